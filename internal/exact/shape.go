@@ -1,0 +1,490 @@
+package exact
+
+import (
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/allodhq/allod/refusal"
+)
+
+// Unknown says what a shape does with members it does not name.
+type Unknown bool
+
+const (
+	// Refuse refuses a document with an unknown member.
+	Refuse Unknown = false
+	// Drop reads past unknown members. Only where the contract says so.
+	Drop Unknown = true
+)
+
+// Shape describes one kind of object. Fields names every member once, in the
+// order in which they are written; it is called for reading and for writing.
+type Shape[T any] struct {
+	// Unknown says what happens to members that Fields does not name.
+	Unknown Unknown
+	// Fields passes each member of v to o. It must not keep o or v.
+	Fields func(o *Object, v *T)
+}
+
+// Object is one object on its way in or out, handed to a shape's Fields. After
+// the first problem it does nothing more, so Fields need not look at errors.
+type Object struct {
+	c    *codec
+	at   int // reading: index of the object's node
+	seen int // reading: members named so far
+	some bool
+}
+
+// codec is the state of one reading or writing.
+type codec struct {
+	writing bool
+	nodes   []node
+	out     []byte
+	path    []step
+	err     error
+}
+
+// Read parses src within lim and reads it by the shape. The error is a
+// *[Problem], and then the value is the zero value.
+func (s Shape[T]) Read(src []byte, lim Limits) (T, error) {
+	v, err := Parse(src, lim)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return s.From(v)
+}
+
+// From reads a parsed value by the shape. The error is a *[Problem], and
+// then the value is the zero value.
+func (s Shape[T]) From(from Value) (T, error) {
+	var v, zero T
+	if from.nodes == nil {
+		return zero, &Problem{Rule: ErrMissing}
+	}
+	c := codec{nodes: from.nodes}
+	s.read(&c, from.at, &v)
+	if c.err != nil {
+		return zero, c.err
+	}
+	return v, nil
+}
+
+// Append writes v by the shape and appends the JSON text to dst. The error is a
+// *[Problem], and then the result is nil.
+func (s Shape[T]) Append(dst []byte, v T) ([]byte, error) {
+	c := codec{writing: true, out: dst}
+	s.write(&c, &v)
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.out, nil
+}
+
+func (s Shape[T]) read(c *codec, at int, v *T) {
+	n := &c.nodes[at]
+	if n.kind != '{' {
+		c.fail(ErrType, "an object")
+		return
+	}
+	o := Object{c: c, at: at}
+	s.Fields(&o, v)
+	if c.err == nil && s.Unknown == Refuse && o.seen != int(n.size) {
+		c.fail(ErrUnknown, "")
+	}
+}
+
+func (s Shape[T]) write(c *codec, v *T) {
+	c.out = append(c.out, '{')
+	s.Fields(&Object{c: c}, v)
+	c.out = append(c.out, '}')
+}
+
+func (c *codec) fail(rule *refusal.Kind, need string) {
+	if c.err == nil {
+		c.err = &Problem{Rule: rule, Path: join(c.path), Need: need}
+	}
+}
+
+// Writing reports whether the object is on its way out.
+func (o *Object) Writing() bool { return o.c.writing }
+
+// Failed reports whether a problem was already found, after which values read
+// so far mean nothing.
+func (o *Object) Failed() bool { return o.c.err != nil }
+
+// Fail refuses the object by a rule of the shape's own, as a condition between
+// members. need says in a few words what was needed.
+func (o *Object) Fail(rule *refusal.Kind, need string) { o.c.fail(rule, need) }
+
+// member runs read on the named member's node, or write after the name has been
+// written. A required member that is absent is a problem.
+func (o *Object) member(name string, required bool, read func(n int), write func()) {
+	c := o.c
+	if c.err != nil {
+		return
+	}
+	c.path = append(c.path, step{name: name})
+	defer func() { c.path = c.path[:len(c.path)-1] }()
+	if c.writing {
+		if o.some {
+			c.out = append(c.out, ',')
+		}
+		o.some = true
+		c.out = append(c.out, '"')
+		c.out = append(c.out, name...)
+		c.out = append(c.out, '"', ':')
+		write()
+		return
+	}
+	at := find(c.nodes, o.at, name)
+	if at < 0 {
+		if required {
+			c.fail(ErrMissing, "")
+		}
+		return
+	}
+	o.seen++ // shapes name each member once
+	read(at)
+}
+
+// Text is a required string of min to max UTF-16 code units; max 0 means that
+// only the document's own bound applies.
+func Text[S ~string](o *Object, name string, p *S, min, max int) {
+	o.member(name, true,
+		func(n int) { readText(o.c, n, p, min, max) },
+		func() { writeText(o.c, string(*p), min, max) })
+}
+
+// OptText is an optional string; absent reads as "", and "" is not written.
+func OptText[S ~string](o *Object, name string, p *S, min, max int) {
+	if o.c.writing && *p == "" {
+		return
+	}
+	o.member(name, false,
+		func(n int) { readText(o.c, n, p, min, max) },
+		func() { writeText(o.c, string(*p), min, max) })
+}
+
+// Word is a required string that is one of words, spelled exactly.
+func Word[S ~string](o *Object, name string, p *S, words []S) {
+	check := func() {
+		if o.c.err == nil && !slices.Contains(words, *p) {
+			o.c.fail(ErrMember, "")
+		}
+	}
+	o.member(name, true,
+		func(n int) { readText(o.c, n, p, 0, 0); check() },
+		func() { check(); writeText(o.c, string(*p), 0, 0) })
+}
+
+// Literal is a required string with one possible value.
+func Literal(o *Object, name, value string) {
+	v := value
+	Word(o, name, &v, []string{value})
+}
+
+// Whole is a required whole number from min to max; max 0 means [MaxWhole].
+func Whole[N ~int64](o *Object, name string, p *N, min, max int64) {
+	o.member(name, true,
+		func(n int) { readWhole(o.c, n, p, min, max) },
+		func() { writeWhole(o.c, int64(*p), min, max) })
+}
+
+// OptWhole is an optional whole number; a null is a problem.
+func OptWhole[N ~int64](o *Object, name string, p *Opt[N], min, max int64) {
+	if o.c.writing && !p.Set {
+		return
+	}
+	o.member(name, false,
+		func(n int) { readWhole(o.c, n, &p.V, min, max); p.Set = true },
+		func() { writeWhole(o.c, int64(p.V), min, max) })
+}
+
+// Bool is a required true or false.
+func Bool(o *Object, name string, p *bool) {
+	o.member(name, true, func(n int) { readBool(o.c, n, p) }, func() { o.c.out = strconv.AppendBool(o.c.out, *p) })
+}
+
+// OptBool is an optional true or false; absent reads as false, and false is not
+// written.
+func OptBool(o *Object, name string, p *bool) {
+	if o.c.writing && !*p {
+		return
+	}
+	o.member(name, false, func(n int) { readBool(o.c, n, p) }, func() { o.c.out = append(o.c.out, "true"...) })
+}
+
+// Sub is a required object of another shape.
+func Sub[T any](o *Object, name string, p *T, s Shape[T]) {
+	o.member(name, true, func(n int) { s.read(o.c, n, p) }, func() { s.write(o.c, p) })
+}
+
+// OptSub is an optional object; absent reads as nil, and nil is not written.
+func OptSub[T any](o *Object, name string, p **T, s Shape[T]) {
+	if o.c.writing && *p == nil {
+		return
+	}
+	o.member(name, false,
+		func(n int) { *p = new(T); s.read(o.c, n, *p) },
+		func() { s.write(o.c, *p) })
+}
+
+// List is a required list of min to max objects; max 0 means that only the
+// document's own bound applies. An empty list reads as an empty, non-nil slice.
+func List[T any](o *Object, name string, p *[]T, min, max int, s Shape[T]) {
+	o.member(name, true,
+		func(n int) {
+			readList(o.c, n, p, min, max, func(at int, v *T) { s.read(o.c, at, v) })
+		},
+		func() {
+			writeList(o.c, *p, min, max, func(v *T) { s.write(o.c, v) })
+		})
+}
+
+// Texts is a required list of strings of at least one UTF-16 code unit.
+func Texts[S ~string](o *Object, name string, p *[]S) { texts(o, name, true, p) }
+
+// OptTexts is an optional list of such strings; absent reads as nil, and nil is
+// not written.
+func OptTexts[S ~string](o *Object, name string, p *[]S) {
+	if o.c.writing && *p == nil {
+		return
+	}
+	texts(o, name, false, p)
+}
+
+func texts[S ~string](o *Object, name string, required bool, p *[]S) {
+	o.member(name, required,
+		func(n int) {
+			readList(o.c, n, p, 0, 0, func(at int, v *S) { readText(o.c, at, v, 1, 0) })
+		},
+		func() {
+			writeList(o.c, *p, 0, 0, func(v *S) { writeText(o.c, string(*v), 1, 0) })
+		})
+}
+
+// Map is a required object whose names are free, each of at least one UTF-16
+// code unit, and whose values have one shape. It is written in the byte order
+// of its names.
+func Map[K ~string, T any](o *Object, name string, p *map[K]T, s Shape[T]) {
+	o.member(name, true,
+		func(n int) { readMap(o.c, n, p, s) },
+		func() { writeMap(o.c, *p, s) })
+}
+
+func readText[S ~string](c *codec, at int, p *S, min, max int) {
+	n := &c.nodes[at]
+	if n.kind != '"' {
+		c.fail(ErrType, "a string")
+		return
+	}
+	s := text(n.raw)
+	if !fits(s, min, max) {
+		c.fail(ErrRange, textNeed(min, max))
+		return
+	}
+	*p = S(s)
+}
+
+func writeText(c *codec, s string, min, max int) {
+	switch {
+	case !utf8.ValidString(s):
+		c.fail(ErrEncoding, "valid UTF-8")
+	case !fits(s, min, max):
+		c.fail(ErrRange, textNeed(min, max))
+	default:
+		c.out, _ = jsontext.AppendQuote(c.out, s) // fails on invalid UTF-8 only
+	}
+}
+
+func textNeed(min, max int) string {
+	if max == 0 {
+		return "a string of at least " + strconv.Itoa(min) + " UTF-16 code units"
+	}
+	return "a string of " + strconv.Itoa(min) + " to " + strconv.Itoa(max) + " UTF-16 code units"
+}
+
+func fits(s string, min, max int) bool {
+	if len(s) < min {
+		return false
+	}
+	// A string has at most one unit per byte, so a short one needs no count.
+	if max > 0 && len(s) > max && Units(s) > max {
+		return false
+	}
+	return min <= 1 || Units(s) >= min
+}
+
+// Units is the length of s in UTF-16 code units, as the AI contract counts
+// lengths.
+func Units(s string) int {
+	n := 0
+	for _, r := range s {
+		n++
+		if r > 0xFFFF {
+			n++
+		}
+	}
+	return n
+}
+
+func readWhole[N ~int64](c *codec, at int, p *N, min, max int64) {
+	n := &c.nodes[at]
+	if n.kind != '0' {
+		c.fail(ErrType, "a number")
+		return
+	}
+	w, ok := parseNumber(n.raw).Whole()
+	if !ok || !within(w, min, max) {
+		c.fail(ErrRange, wholeNeed(min, max))
+		return
+	}
+	*p = N(w)
+}
+
+func writeWhole(c *codec, w, min, max int64) {
+	if !within(w, min, max) {
+		c.fail(ErrRange, wholeNeed(min, max))
+		return
+	}
+	c.out = strconv.AppendInt(c.out, w, 10)
+}
+
+func within(w, min, max int64) bool {
+	if max == 0 {
+		max = MaxWhole
+	}
+	return w >= min && w <= max
+}
+
+func wholeNeed(min, max int64) string {
+	if max == 0 {
+		max = MaxWhole
+	}
+	return "a whole number from " + strconv.FormatInt(min, 10) + " to " + strconv.FormatInt(max, 10)
+}
+
+func readBool(c *codec, at int, p *bool) {
+	switch c.nodes[at].kind {
+	case 't':
+		*p = true
+	case 'f':
+		*p = false
+	default:
+		c.fail(ErrType, "true or false")
+	}
+}
+
+func readList[T any](c *codec, at int, p *[]T, min, max int, each func(at int, v *T)) {
+	n := &c.nodes[at]
+	if n.kind != '[' {
+		c.fail(ErrType, "a list")
+		return
+	}
+	if !length(c, int(n.size), min, max) {
+		return
+	}
+	list := make([]T, n.size)
+	i := at + 1
+	for j := range list {
+		c.path = append(c.path, step{index: j})
+		each(i, &list[j])
+		if c.err != nil {
+			return
+		}
+		c.path = c.path[:len(c.path)-1]
+		i = int(c.nodes[i].next)
+	}
+	*p = list
+}
+
+func writeList[T any](c *codec, list []T, min, max int, each func(v *T)) {
+	if !length(c, len(list), min, max) {
+		return
+	}
+	c.out = append(c.out, '[')
+	for j := range list {
+		if j > 0 {
+			c.out = append(c.out, ',')
+		}
+		c.path = append(c.path, step{index: j})
+		each(&list[j])
+		if c.err != nil {
+			return
+		}
+		c.path = c.path[:len(c.path)-1]
+	}
+	c.out = append(c.out, ']')
+}
+
+func length(c *codec, n, min, max int) bool {
+	if n >= min && (max == 0 || n <= max) {
+		return true
+	}
+	need := "at least " + strconv.Itoa(min) + " entries"
+	if max > 0 {
+		need = strconv.Itoa(min) + " to " + strconv.Itoa(max) + " entries"
+	}
+	c.fail(ErrRange, need)
+	return false
+}
+
+func readMap[K ~string, T any](c *codec, at int, p *map[K]T, s Shape[T]) {
+	n := &c.nodes[at]
+	if n.kind != '{' {
+		c.fail(ErrType, "an object")
+		return
+	}
+	m := make(map[K]T, n.size)
+	for i, j := at+1, 0; i < int(n.next); i, j = int(c.nodes[i].next), j+1 {
+		name := text(c.nodes[i].name)
+		c.path = append(c.path, step{index: j})
+		if name == "" || name == "__proto__" {
+			// JavaScript peers drop the second one silently, so it would mean
+			// different things at the two ends.
+			c.fail(ErrRange, "a name that every reader keeps")
+		}
+		var v T
+		if c.err == nil {
+			s.read(c, i, &v)
+		}
+		if c.err != nil {
+			return
+		}
+		c.path = c.path[:len(c.path)-1]
+		m[K(name)] = v
+	}
+	*p = m
+}
+
+func writeMap[K ~string, T any](c *codec, m map[K]T, s Shape[T]) {
+	names := make([]K, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	c.out = append(c.out, '{')
+	for j, name := range names {
+		if j > 0 {
+			c.out = append(c.out, ',')
+		}
+		c.path = append(c.path, step{index: j})
+		if name == "__proto__" {
+			c.fail(ErrRange, "a name that every reader keeps")
+			return
+		}
+		writeText(c, string(name), 1, 0)
+		c.out = append(c.out, ':')
+		v := m[name]
+		s.write(c, &v)
+		if c.err != nil {
+			return
+		}
+		c.path = c.path[:len(c.path)-1]
+	}
+	c.out = append(c.out, '}')
+}

@@ -1,0 +1,153 @@
+package keyfile
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+)
+
+// What this package refuses.
+var (
+	ErrExists = refusal.NewKind("key-file-exists", 409,
+		"There already is a key file at this path, and a key file is never written over.",
+		"Use the existing file, or choose another path. To give an identity up for good, move its file away first.")
+	ErrAbsent = refusal.NewKind("key-file-absent", 404,
+		"There is no key file at this path.",
+		"Check the path, or create the key file first.")
+	ErrOpen = refusal.NewKind("key-file-open-to-others", 403,
+		"Other users of this machine can read or change the key file, so the key may no longer be secret.",
+		"Run chmod 600 on the file. If somebody else may have read it, make a new key and pair again.")
+	ErrUnreadable = refusal.NewKind("key-file-unreadable", 500,
+		"The key file cannot be read or written.",
+		"Look in the log for the system's reason; check the owner, the folder and the free space.")
+	ErrPlatform = refusal.NewKind("key-file-platform", 501,
+		"On this operating system Allod cannot yet keep other users from reading a key file.",
+		"Keep the keys on a Linux or macOS machine.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "Key files", Kinds: []*refusal.Kind{
+	ErrExists, ErrAbsent, ErrOpen, ErrUnreadable, ErrPlatform,
+}}
+
+// mode lets the owner read and write, and nobody else.
+const mode fs.FileMode = 0o600
+
+// Create writes k to a new file at path with mode 0600 and returns once it is
+// on the disk. Of several processes that create the same path one wins; the
+// others get [ErrExists] and the file is the winner's, whole. A crash leaves
+// either no file or a whole one at path.
+func Create[R key.Role](path string, k key.Keys[R]) error {
+	if !protects {
+		return ErrPlatform
+	}
+	content, err := key.MarshalFile(k)
+	if err != nil {
+		return err
+	}
+	temp, err := writeTemp(path, content)
+	if err != nil {
+		return ErrUnreadable.Because(err)
+	}
+	defer func() { _ = os.Remove(temp) }()
+	// Link fails where the path exists, so a half-written file is never seen
+	// under the final name and an existing one is never replaced.
+	switch err := os.Link(temp, path); {
+	case err == nil:
+	case errors.Is(err, fs.ErrExist):
+		return ErrExists
+	default:
+		// Some file systems have no hard links. Exclusive create keeps the
+		// "never over another file" half of the promise.
+		if err := writeNew(path, content); errors.Is(err, fs.ErrExist) {
+			return ErrExists
+		} else if err != nil {
+			return ErrUnreadable.Because(err)
+		}
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return ErrUnreadable.Because(err)
+	}
+	return nil
+}
+
+// Load reads the key file at path. It returns [ErrAbsent], [ErrOpen] when others
+// can reach the file, [key.ErrFile] when its content is damaged, and
+// [ErrUnreadable] for the rest.
+func Load[R key.Role](path string) (key.Keys[R], error) {
+	var none key.Keys[R]
+	if !protects {
+		return none, ErrPlatform
+	}
+	// Asked before opening, since opening a pipe would wait for a writer.
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return none, ErrAbsent
+	case err != nil:
+		return none, ErrUnreadable.Because(err)
+	case !info.Mode().IsRegular():
+		return none, ErrUnreadable.With("The path is not a plain file.")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return none, ErrUnreadable.Because(err)
+	}
+	defer f.Close()
+	// Asked again of the open file, since the name may have changed hands.
+	if info, err = f.Stat(); err != nil {
+		return none, ErrUnreadable.Because(err)
+	}
+	if info.Mode().Perm()&0o077 != 0 || foreign(info) {
+		return none, ErrOpen
+	}
+	content, err := io.ReadAll(io.LimitReader(f, key.MaxFile+1))
+	if err != nil {
+		return none, ErrUnreadable.Because(err)
+	}
+	return key.ParseFile[R](content)
+}
+
+func writeTemp(path string, content []byte) (string, error) {
+	var suffix [8]byte
+	if _, err := rand.Read(suffix[:]); err != nil {
+		return "", err
+	}
+	temp := path + "." + hex.EncodeToString(suffix[:]) + ".tmp"
+	return temp, writeNew(temp, content)
+}
+
+func writeNew(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		_ = os.Remove(path) // ours, by O_EXCL
+	}
+	return err
+}
+
+// syncDir makes the new name durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,19 @@
+//go:build unix
+
+package keyfile
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// protects reports whether mode 0600 keeps other users out.
+const protects = true
+
+// foreign reports whether the file belongs to a user who is neither this one
+// nor root: its owner can always change the mode back and read it.
+func foreign(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid()
+}

@@ -1,0 +1,99 @@
+package v0
+
+import (
+	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/weburl"
+)
+
+// outcome is one of three objects, told apart by their member outcome.
+var outcome = exact.Shape[ai.Outcome]{Fields: func(o *exact.Object, p *ai.Outcome) {
+	var d ai.Disposition
+	if o.Writing() {
+		if *p == nil {
+			o.Fail(exact.ErrMissing, "an outcome")
+			return
+		}
+		d = (*p).Disposition()
+	}
+	exact.Word(o, "outcome", &d, ai.Dispositions())
+	switch d {
+	case ai.DispositionOK:
+		variant(o, p, func(a *ai.Answer) {
+			exact.Text(o, "text", &a.Text, 0, 0)
+			optURL(o, "artifactUrl", &a.ArtifactURL)
+		})
+	case ai.DispositionError:
+		variant(o, p, func(f *ai.Failure) {
+			exact.Text(o, "code", &f.Code, 1, 0)
+			exact.Text(o, "message", &f.Message, 1, 0)
+			exact.Bool(o, "retryable", &f.Retryable)
+		})
+	case ai.DispositionCanceled:
+		variant(o, p, func(*ai.Cancellation) {})
+	}
+}}
+
+// variant reads or writes the members of one kind of outcome in place.
+func variant[T ai.Outcome](o *exact.Object, p *ai.Outcome, fields func(*T)) {
+	var v T
+	if o.Writing() {
+		v, _ = (*p).(T)
+	}
+	fields(&v)
+	if !o.Failed() {
+		*p = v
+	}
+}
+
+var runMetadata = exact.Shape[ai.RunMetadata]{Fields: func(o *exact.Object, r *ai.RunMetadata) {
+	exact.Text(o, "model", &r.Model, 1, 0)
+	exact.Word(o, "backendClass", &r.BackendClass, backend.Classes())
+	exact.Whole(o, "durationMs", &r.DurationMs, 0, 0)
+}}
+
+var sealedOutcome = exact.Shape[ai.SealedOutcome]{Fields: func(o *exact.Object, s *ai.SealedOutcome) {
+	exact.Sub(o, "outcome", &s.Outcome, outcome)
+	exact.Sub(o, "ran", &s.Ran, runMetadata)
+}}
+
+var provenance = exact.Shape[ai.Provenance]{Fields: func(o *exact.Object, p *ai.Provenance) {
+	exact.Word(o, "audience", &p.Audience, ai.Audiences())
+	exact.Text(o, "runnerId", &p.RunnerID, 1, 0)
+	exact.Text(o, "runnerOwner", &p.RunnerOwner, 1, 0)
+	exact.Word(o, "backendClass", &p.BackendClass, backend.Classes())
+	exact.Text(o, "model", &p.Model, 1, 0)
+	exact.Bool(o, "untrusted", &p.Untrusted)
+}}
+
+var deliveredResult = exact.Shape[ai.DeliveredResult]{Fields: func(o *exact.Object, d *ai.DeliveredResult) {
+	exact.Text(o, "jobId", &d.JobID, 1, 0)
+	exact.Word(o, "state", &d.State, ai.States())
+	var out *ai.Outcome
+	if o.Writing() && d.Outcome != nil {
+		out = &d.Outcome
+	}
+	exact.OptSub(o, "outcome", &out, outcome)
+	if out != nil {
+		d.Outcome = *out
+	}
+	exact.OptSub(o, "provenance", &d.Provenance, provenance)
+}}
+
+// optURL is an optional absolute http or https URL, kept as it was sent but for
+// white space around it.
+func optURL(o *exact.Object, name string, p *string) {
+	exact.OptText(o, name, p, 1, 0)
+	checkURL(o, name, p)
+}
+
+func checkURL(o *exact.Object, name string, p *string) {
+	if o.Failed() || *p == "" {
+		return
+	}
+	*p = weburl.Trim(*p)
+	if _, err := weburl.ParseWeb(*p); err != nil {
+		o.Fail(exact.ErrRange, "an absolute http or https URL in "+name)
+	}
+}

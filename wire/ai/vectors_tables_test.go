@@ -1,0 +1,397 @@
+package ai_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/match"
+	"github.com/allodhq/allod/wire/ai/must"
+	"github.com/allodhq/allod/wire/ai/protocol"
+	"github.com/allodhq/allod/wire/ai/signing"
+)
+
+var spends = map[string]match.Spend{
+	"absent": {}, "none": {}, "ack": {Acknowledged: true}, "ack+open": {Acknowledged: true},
+	"ack+ceiling": {Acknowledged: true, CeilingReached: true}, "none+ceiling": {CeilingReached: true},
+}
+
+var allowLists = map[string][]ai.Owner{
+	"absent": nil, "includes": {"zed", "bob"}, "excludes": {"zed"}, "empty": {},
+}
+
+func runAudience(t *testing.T, v vector) (got, want any) {
+	switch v.Kind {
+	case "effectiveOfferScope":
+		var c struct {
+			In  [3]string
+			Out string
+		}
+		v.decode(t, &c)
+		spend, ok := spends[c.In[2]]
+		if !ok {
+			t.Fatalf("unknown spend %q", c.In[2])
+		}
+		return match.EffectiveScope(ai.OfferScope(c.In[0]), backend.Cost(c.In[1]), spend), c.Out
+	case "matchAudience":
+		var c struct {
+			In  [7]any
+			Out string
+		}
+		v.decode(t, &c)
+		job := match.Job{Owner: "alice", Audience: ai.Audience(c.In[0].(string))}
+		if c.In[3].(bool) {
+			job.Owner = "bob"
+		}
+		list, ok1 := allowLists[c.In[5].(string)]
+		spend, ok2 := spends[c.In[6].(string)]
+		if !ok1 || !ok2 {
+			t.Fatalf("unknown inputs %v", c.In)
+		}
+		job.AllowedOwners = list
+		offer := match.Offer{Owner: "bob", Scope: ai.OfferScope(c.In[1].(string)), Cost: backend.Cost(c.In[2].(string)), Spend: spend}
+		return refusalName(match.Audience(job, offer, func(ai.Owner) bool { return c.In[4].(bool) })), c.Out
+	case "matchAudienceExplicit":
+		var c struct {
+			Job struct {
+				Owner         ai.Owner
+				Audience      ai.Audience
+				AudienceAllow []ai.Owner
+			}
+			Daemon struct {
+				Owner      ai.Owner
+				OfferScope ai.OfferScope
+				Cost       backend.Cost
+			}
+			LocallyAllowed, Asked []ai.Owner
+			Out                   string
+		}
+		v.decode(t, &c)
+		asked := []ai.Owner{}
+		err := match.Audience(match.Job{Owner: c.Job.Owner, Audience: c.Job.Audience, AllowedOwners: c.Job.AudienceAllow},
+			match.Offer{Owner: c.Daemon.Owner, Scope: c.Daemon.OfferScope, Cost: c.Daemon.Cost},
+			func(o ai.Owner) bool { asked = append(asked, o); return slices.Contains(c.LocallyAllowed, o) })
+		return []any{refusalName(err), asked}, []any{c.Out, c.Asked}
+	}
+	t.Fatalf("unknown kind %q", v.Kind)
+	return nil, nil
+}
+
+func refusalName(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	for _, k := range match.Kinds.Kinds {
+		if errors.Is(err, k) {
+			return k.Name()
+		}
+	}
+	return "unnamed: " + err.Error()
+}
+
+func runCost(t *testing.T, v vector) (got, want any) {
+	var c struct {
+		ID      backend.ID
+		BaseURL string
+		In      string
+		Out     any
+	}
+	v.decode(t, &c)
+	switch v.Kind {
+	case "isLocalHost":
+		return backend.IsLocalHost(c.In), c.Out
+	case "isBackendId":
+		_, ok := backend.Find(backend.ID(c.In))
+		return ok, c.Out
+	case "resolveCost":
+		cost, err := backend.CostOf(c.ID, c.BaseURL)
+		if err != nil {
+			return map[string]any{"throws": errors.Is(err, backend.ErrUnknown)}, c.Out
+		}
+		return cost, c.Out
+	}
+	t.Fatalf("unknown kind %q", v.Kind)
+	return nil, nil
+}
+
+func runLimits(t *testing.T, v vector) (got, want any) {
+	var c struct{ Value any }
+	v.decode(t, &c)
+	want = c.Value
+	subject, arg, _ := strings.Cut(v.Name, " ")
+	switch v.Name {
+	case "PROTOCOL_VERSION":
+		return protocol.Latest().Version, want
+	case "SUPPORTED_PROTOCOL_VERSIONS":
+		return protocol.Supported(), want
+	case "MIN_PROTOCOL_VERSION":
+		return protocol.Minimum(), want
+	case "PROTOCOL_PREFIX":
+		return ai.PathPrefix, want
+	case "ENDPOINTS":
+		return ai.Endpoints(), want
+	case "ENCRYPTION_KEY_CONTEXT":
+		return bindingContext(t), want
+	case "ENVELOPE_MAX_AGE_MS":
+		return envelope.MaxAge.Milliseconds(), want
+	case "MAX_CLOCK_SKEW_MS":
+		return signing.Window.Milliseconds(), want
+	case "PAYLOAD_LIMITS":
+		return map[string]int{"maxTextChars": ai.MaxTextUnits, "maxMessages": ai.MaxMessages, "maxTotalChars": ai.MaxPayloadUnits}, want
+	case "SIZE_CLASS_LIMITS":
+		return map[string]any{"small": ceiling(ai.SizeSmall), "medium": ceiling(ai.SizeMedium), "large": ceiling(ai.SizeLarge)}, want
+	case "AUDIENCES":
+		return ai.Audiences(), want
+	case "OFFER_SCOPES":
+		return ai.OfferScopes(), want
+	case "JOB_KINDS":
+		return ai.Kinds(), want
+	case "BACKEND_IDS":
+		return backend.IDs(), want
+	case "TERMINAL_STATES":
+		return slices.DeleteFunc(ai.States(), func(s ai.State) bool { return !s.Terminal() }), want
+	case "ERROR_STATUS":
+		statuses := map[ai.Code]int{}
+		for _, code := range ai.Codes() {
+			statuses[code] = code.Status()
+		}
+		return statuses, want
+	case "MatchRefusal ids with a message":
+		return matchRefusals(), want
+	case "MUST_IDS":
+		var ids []string
+		for _, m := range must.All() {
+			ids = append(ids, m.ID)
+		}
+		return ids, want
+	case "retired MUST ids":
+		retired := map[string]any{}
+		for _, r := range must.AllRetired() {
+			retired[r.ID] = map[string]string{"supersededBy": r.SupersededBy}
+		}
+		return retired, want
+	case "MUSTs by enforcer":
+		by := map[must.Enforcer][]string{}
+		for _, m := range must.All() {
+			by[m.EnforcedBy] = append(by[m.EnforcedBy], m.ID)
+		}
+		return by, want
+	}
+	switch subject {
+	case "enum":
+		return enumeration(t, arg), want
+	case "backend":
+		return backendRow(backend.ID(arg)), want
+	case "isTerminal":
+		return ai.State(arg).Terminal(), want
+	case "canTransition":
+		from, to, _ := strings.Cut(arg, " -> ")
+		return ai.State(from).CanBecome(ai.State(to)), want
+	case "isJobKind":
+		var kind ai.Kind
+		if err := json.Unmarshal([]byte(arg), &kind); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Contains(ai.Kinds(), kind), want
+	case "MUST":
+		for _, m := range must.All() {
+			if m.ID == arg {
+				return map[string]any{"id": m.ID, "enforcedBy": m.EnforcedBy, "verifiedBy": m.ProvedBy, "source": m.Source}, want
+			}
+		}
+		return nil, want
+	case "MUSTs":
+		proof := must.Proof(strings.TrimPrefix(arg, "verified by "))
+		ids := []string{}
+		for _, m := range must.All() {
+			if slices.Contains(m.ProvedBy, proof) {
+				ids = append(ids, m.ID)
+			}
+		}
+		return ids, want
+	}
+	t.Fatalf("nothing answers %q", v.Name)
+	return nil, nil
+}
+
+func enumeration(t *testing.T, name string) any {
+	switch name {
+	case "Audience":
+		return ai.Audiences()
+	case "OfferScope":
+		return ai.OfferScopes()
+	case "BackendClass":
+		return backend.Classes()
+	case "BackendCost":
+		return backend.Costs()
+	case "EnvelopeDirection":
+		return ai.Directions()
+	case "JobKind":
+		return ai.Kinds()
+	case "JobState":
+		return ai.States()
+	case "MatchRefusal":
+		return matchRefusals()
+	case "ResultDisposition":
+		return ai.Dispositions()
+	case "SizeClass":
+		return ai.SizeClasses()
+	case "WireErrorCode":
+		return ai.Codes()
+	case "BackendIdSchema":
+		return backend.IDs()
+	}
+	t.Fatalf("unknown enumeration %q", name)
+	return nil
+}
+
+func backendRow(id backend.ID) any {
+	d, ok := backend.Find(id)
+	if !ok {
+		return nil
+	}
+	// Every id has a suite of hostile tests by its class.
+	row := map[string]any{"id": d.ID, "class": d.Class, "cost": nil, "adversarialCorpus": d.Class}
+	if d.Cost != "" {
+		row["cost"] = d.Cost
+	}
+	if d.DefaultBaseURL != "" {
+		row["defaultBaseUrl"] = d.DefaultBaseURL
+	}
+	return row
+}
+
+func ceiling(s ai.SizeClass) any {
+	if units, bounded := s.Ceiling(); bounded {
+		return units
+	}
+	return "Infinity"
+}
+
+// bindingContext finds the context of the binding by signing it: the signature
+// of a known key set verifies over context, colon and sealing key.
+func bindingContext(t *testing.T) string {
+	const context = "byollm/v1/encryption-key"
+	id := vectorKeys(t)["site"].Identity()
+	if !id.Signing().Verify([]byte(context+":"+id.Sealing().String()), id.Binding()) {
+		return "another context"
+	}
+	fresh, err := key.NewKeys[key.SiteRole](strings.NewReader(strings.Repeat("x", 64)), ai.Millis(1).Time())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !fresh.Identity().Signing().Verify([]byte(context+":"+fresh.Identity().Sealing().String()), fresh.Identity().Binding()) {
+		return "another context for new keys"
+	}
+	return context
+}
+
+func runVersion(t *testing.T, v vector) (got, want any) {
+	var c struct {
+		Body               json.RawMessage
+		BodyAbsent, Absent bool
+		Accepted           bool
+		Query              *string
+		Declared           json.RawMessage
+		Result             *struct {
+			Error                string
+			Supported            []string
+			Minimum, Advises     string
+			MessagePresent       bool
+			NamesDeclaredVersion bool
+		}
+	}
+	v.decode(t, &c)
+	query := ""
+	if c.Query != nil {
+		query = *c.Query
+	}
+	choose := func() error {
+		if c.Body == nil {
+			_, err := protocol.ChooseByQuery(query)
+			return err
+		}
+		_, err := protocol.Choose(c.Body, ai.MaxBody, query)
+		return err
+	}
+	err := choose()
+	if v.Kind == "declaredVersion" {
+		return err == nil, c.Accepted
+	}
+	type refused struct {
+		Error                string
+		Supported            []string
+		Minimum, Advises     string
+		MessagePresent       bool
+		NamesDeclaredVersion bool
+	}
+	if c.Result != nil {
+		want = refused(*c.Result)
+	}
+	var e *ai.Error
+	if !errors.As(err, &e) {
+		return nil, want
+	}
+	r := refused{Error: string(e.Code), Supported: e.Supported, Minimum: e.Minimum, MessagePresent: e.Message != ""}
+	switch {
+	case strings.Contains(e.Message, "The caller is behind"):
+		r.Advises = "upgrade the caller"
+	case strings.Contains(e.Message, "This server is behind"):
+		r.Advises = "upgrade this server"
+	}
+	return r, want
+}
+
+func runSizeClass(t *testing.T, v vector) (got, want any) {
+	var c struct {
+		In        json.RawMessage
+		Out       any
+		SizeClass ai.SizeClass
+	}
+	v.decode(t, &c)
+	switch v.Kind {
+	case "sizeClassOf":
+		n, ok := anyOf(t, c.In).(float64)
+		if !ok || n != float64(int(n)) {
+			return "not a length", c.Out
+		}
+		return ai.SizeClassOf(int(n)), c.Out
+	case "sizeClassCeiling":
+		return ceiling(ai.SizeClass(anyOf(t, c.In).(string))), c.Out
+	case "payloadTextLength":
+		p, err := c0.Kinded.Read([]byte(render(expand(anyOf(t, c.In)))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []any{p.TextUnits(), ai.SizeClassOf(p.TextUnits())}, []any{c.Out, c.SizeClass}
+	}
+	t.Fatalf("unknown kind %q", v.Kind)
+	return nil, nil
+}
+
+func runProvenance(t *testing.T, v vector) (got, want any) {
+	var c struct {
+		In struct {
+			Audience     ai.Audience
+			RunnerID     ai.RunnerID
+			RunnerOwner  ai.Owner
+			BackendClass backend.Class
+			Model        string
+		}
+		Out          any
+		PassesSchema bool
+	}
+	v.decode(t, &c)
+	p := ai.ProvenanceOf(c.In.Audience, c.In.RunnerID, c.In.RunnerOwner, ai.RunMetadata{Model: c.In.Model, BackendClass: c.In.BackendClass})
+	_, err := c0.Result.Write(ai.DeliveredResult{JobID: "j", State: ai.StateOK, Provenance: &p})
+	return []any{map[string]any{
+		"audience": p.Audience, "runnerId": p.RunnerID, "runnerOwner": p.RunnerOwner,
+		"backendClass": p.BackendClass, "model": p.Model, "untrusted": p.Untrusted,
+	}, err == nil}, []any{c.Out, c.PassesSchema}
+}
