@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/crypto/blake2b"
 	"golang.org/x/crypto/nacl/secretbox"
+	//lint:ignore SA1019 the contract's boxes are libsodium's, and this is their key derivation
 	"golang.org/x/crypto/salsa20/salsa"
 )
 

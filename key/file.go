@@ -101,9 +101,12 @@ func wrap(prefix, secret []byte) string {
 	return base64.StdEncoding.EncodeToString(append(bytes.Clone(prefix), secret...))
 }
 
+// unwrap checks the length of the text, since strict decoding skips line
+// breaks.
 func unwrap(prefix []byte, text string) ([]byte, bool) {
+	size := len(prefix) + ed25519.SeedSize
 	der, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(der) != len(prefix)+ed25519.SeedSize {
+	if err != nil || len(der) != size || len(text) != base64.StdEncoding.EncodedLen(size) {
 		return nil, false
 	}
 	return bytes.CutPrefix(der, prefix)

@@ -16,7 +16,8 @@ type SigningPublic struct{ b [32]byte }
 // returns [ErrText] for any other text.
 func ParseSigningPublic(s string) (SigningPublic, error) {
 	var p SigningPublic
-	return p, decode(p.b[:], s, &p)
+	err := decode(p.b[:], s, &p)
+	return p, err
 }
 
 // String is the text form.
@@ -52,7 +53,8 @@ type SealingPublic struct{ b [32]byte }
 // shows when something is sealed to it.
 func ParseSealingPublic(s string) (SealingPublic, error) {
 	var p SealingPublic
-	return p, decode(p.b[:], s, &p)
+	err := decode(p.b[:], s, &p)
+	return p, err
 }
 
 // String is the text form.
@@ -68,7 +70,8 @@ type Signature struct{ b [64]byte }
 // [ErrText] for any other text, so a signature has one text only.
 func ParseSignature(s string) (Signature, error) {
 	var sig Signature
-	return sig, decode(sig.b[:], s, &sig)
+	err := decode(sig.b[:], s, &sig)
+	return sig, err
 }
 
 // String is the text form.

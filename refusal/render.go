@@ -86,7 +86,8 @@ func (r *Refusal) message() string {
 	return r.kind.meaning + " " + r.detail
 }
 
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// seconds rounds up. d is positive, and adding to it first could overflow.
+func seconds(d time.Duration) int64 { return int64((d-1)/time.Second) + 1 }
 
 // appendMember cannot fail: names are ASCII, and jsontext replaces invalid
 // UTF-8 before it reports it.

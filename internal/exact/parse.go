@@ -115,13 +115,14 @@ func First(src []byte, lim Limits, name string) (Value, bool, error) {
 		return Value{}, false, &Problem{Rule: ErrTooLarge}
 	}
 	p := parser{src: src, lim: lim, dec: jsontext.NewDecoder(bytes.NewBuffer(src))}
-	if p.dec.PeekKind() != '{' {
+	if p.dec.PeekKind() != '{' || lim.Depth < 1 {
 		_, err := Parse(src, lim)
 		return Value{}, false, err
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
 		return Value{}, false, p.syntax(err)
 	}
+	p.nodes = append(p.nodes, node{kind: '{'}) // the object counts as a value too
 	for p.dec.PeekKind() != '}' {
 		member, err := p.scalar()
 		if err != nil {

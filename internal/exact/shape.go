@@ -358,7 +358,7 @@ func within(w, min, max int64) bool {
 	if max == 0 {
 		max = MaxWhole
 	}
-	return w >= min && w <= max
+	return w >= min && w <= max && w >= -MaxWhole && w <= MaxWhole // whatever the shape says
 }
 
 func wholeNeed(min, max int64) string {

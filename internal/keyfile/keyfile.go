@@ -129,7 +129,10 @@ func writeNew(path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
+	err = f.Chmod(mode) // a umask may have taken the owner's bits away
+	if err == nil {
+		_, err = f.Write(content)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
