@@ -76,15 +76,17 @@ type Error struct {
 	// Message is a text for people, at least one unit. What a peer sent here is
 	// a hint and decides nothing.
 	Message string
-	// Supported and Minimum say which versions the server speaks. At least one
-	// is set with unsupported-protocol-version, and neither with another code.
+	// Supported lists the versions the server speaks. It or Minimum is set with
+	// unsupported-protocol-version, and neither with another code.
 	Supported []string
-	Minimum   string
-	// ServerTime is the server's clock and MaxSkewMs the window it allows in
-	// milliseconds. At least one is set with clock-skew, and neither with
-	// another code.
+	// Minimum is the oldest of them; empty means that it is not said.
+	Minimum string
+	// ServerTime is the server's clock. It or MaxSkewMs is set with clock-skew,
+	// and neither with another code.
 	ServerTime Millis
-	MaxSkewMs  int64
+	// MaxSkewMs is the window that the server allows, in milliseconds; zero means
+	// that it is not said.
+	MaxSkewMs int64
 	// RetryAfter is how many whole seconds to wait; nil says nothing about it.
 	RetryAfter *int64
 }
@@ -112,21 +114,32 @@ func ClockSkew(now Millis, window time.Duration) *Error {
 }
 
 // ErrorOf turns any error into what may travel. A refusal of this contract
-// keeps its code; a refusal that only names bad input becomes bad-request with
-// its meaning; everything else becomes server-error without its text.
+// keeps its code. Another refusal becomes bad-request with its meaning where it
+// names bad input, and the plain unauthorized, forbidden or not-found where its
+// status is theirs: what it says more is not for a caller who is refused.
+// Everything else becomes server-error without its text.
 func ErrorOf(err error) *Error {
 	var wire *Error
-	if errors.As(err, &wire) {
+	r := refusal.From(err)
+	// What a refusal keeps as its cause is for the log, also if it travelled.
+	if errors.As(err, &wire) && !errors.Is(r.Unwrap(), wire) {
 		return wire
 	}
-	r := refusal.From(err)
 	switch {
 	case r == nil:
 		return errorOf(refusal.From(ErrServer))
 	case Refusals.Find(r.Kind().Name()) == r.Kind():
 		return errorOf(r)
-	case r.Kind().Status() == ErrBadRequest.Status():
+	}
+	switch r.Kind().Status() {
+	case 400:
 		return BadRequest(r.Kind().Meaning())
+	case 401:
+		return errorOf(refusal.From(ErrUnauthorized))
+	case 403:
+		return errorOf(refusal.From(ErrForbidden))
+	case 404:
+		return errorOf(refusal.From(ErrNotFound))
 	}
 	return errorOf(refusal.From(ErrServer))
 }

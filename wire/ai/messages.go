@@ -33,8 +33,11 @@ const PathPrefix = "/byollm"
 // that have not been checked. [PublicIdentity.Device] and [PublicIdentity.Site]
 // check them.
 type PublicIdentity struct {
-	Identity      string
-	Encryption    string
+	// Identity is the signing key in base64url.
+	Identity string
+	// Encryption is the sealing key in base64url.
+	Encryption string
+	// EncryptionSig is the identity's signature over the text of the sealing key.
 	EncryptionSig string
 }
 
@@ -88,6 +91,7 @@ const MaxLabelUnits = 120
 
 // Daemon describes the program and machine that ask to be paired.
 type Daemon struct {
+	// Version is the program's own version, at least one unit.
 	Version string
 	// Label is how the owner tells machines apart, 1 to [MaxLabelUnits] long.
 	Label    string
@@ -129,6 +133,7 @@ type PairStartResponse struct {
 
 // PairPollRequest asks whether the person has decided.
 type PairPollRequest struct {
+	// DeviceCode is the secret that the start was answered with.
 	DeviceCode string
 }
 
@@ -232,9 +237,11 @@ type SealedEnvelope struct {
 
 // HeartbeatRequest says that a device is there and renews what it holds.
 type HeartbeatRequest struct {
-	RunnerID      RunnerID
+	RunnerID RunnerID
+	// DaemonVersion is the program's own version, at least one unit.
 	DaemonVersion string
-	Capabilities  []Capability
+	// Capabilities are what the device offers now.
+	Capabilities []Capability
 	// ActiveLeases are the grants the device works under; exactly these are
 	// renewed.
 	ActiveLeases []Grant

@@ -88,7 +88,8 @@ type Provenance struct {
 	RunnerID     RunnerID
 	RunnerOwner  Owner
 	BackendClass backend.Class
-	Model        string
+	// Model is the name by which the device's owner knows the model.
+	Model string
 	// Untrusted is true when the machine need not belong to the person who
 	// asked. It follows from the audience alone.
 	Untrusted bool

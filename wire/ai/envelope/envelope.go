@@ -102,6 +102,9 @@ func Seal[R key.Role](rand io.Reader, signer key.Signer, to key.Identity[R], l L
 		v: bodyVersion, jobID: l.JobID, sender: env.SenderKeyID, recipient: env.RecipientKeyID,
 		deadlineAt: l.DeadlineAt, direction: l.Direction, plaintext: l.Plaintext, reach: l.Reach,
 	}
+	if l.Reach != nil && l.Direction == ai.DirectionResult {
+		return ai.SealedEnvelope{}, ErrMalformed.With("A result carries no reach.")
+	}
 	text, err := bodyShape.Append(make([]byte, 0, len(l.Plaintext)+len(l.Plaintext)/8+512), signed)
 	if err != nil {
 		return ai.SealedEnvelope{}, ErrMalformed.Because(err)
@@ -110,7 +113,11 @@ func Seal[R key.Role](rand io.Reader, signer key.Signer, to key.Identity[R], l L
 	if err != nil {
 		return ai.SealedEnvelope{}, err
 	}
-	sealed, err := to.Sealing().Seal(rand, writeInner(text, signature))
+	inner := writeInner(text, signature)
+	if len(inner) > limits.Bytes {
+		return ai.SealedEnvelope{}, ErrMalformed.With("The letter is too long to be opened again.")
+	}
+	sealed, err := to.Sealing().Seal(rand, inner)
 	if err != nil {
 		return ai.SealedEnvelope{}, err
 	}
@@ -120,6 +127,7 @@ func Seal[R key.Role](rand io.Reader, signer key.Signer, to key.Identity[R], l L
 
 // Opened is what an envelope held.
 type Opened struct {
+	// Plaintext is the payload or the outcome, for the codec to read.
 	Plaintext string
 	// Reach is nil when the sender signed none.
 	Reach *Reach
@@ -157,6 +165,8 @@ func Open(opener key.Opener, sender key.SigningPublic, env ai.SealedEnvelope, wa
 		return Opened{}, err
 	}
 	switch {
+	case sender.Fingerprint() != want.Sender: // the caller pinned another key than it names
+		return Opened{}, ErrContext
 	case signed.jobID != want.JobID, signed.sender != senderID, signed.recipient != recipientID,
 		signed.deadlineAt != env.DeadlineAt, signed.direction != want.Direction:
 		return Opened{}, ErrContext

@@ -48,6 +48,7 @@ type Must struct {
 
 // Retired is an id that is no longer in force.
 type Retired struct {
+	// ID is the id that is not used again.
 	ID string
 	// SupersededBy is the id that took its place.
 	SupersededBy string

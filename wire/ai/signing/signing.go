@@ -101,7 +101,8 @@ func Verify(identity key.SigningPublic, r Request, s Signature, now ai.Millis, w
 // server asks it before it looks the caller up, so that a stale clock does not
 // tell which callers exist.
 func (s Signature) Fresh(now ai.Millis, window time.Duration) error {
-	if distance := now - s.IssuedAt; max(distance, -distance) > ai.Millis(window.Milliseconds()) {
+	// Not by the distance: that can overflow to one that looks small.
+	if w := ai.Millis(window.Milliseconds()); s.IssuedAt < now-w || s.IssuedAt > now+w {
 		return ErrStale
 	}
 	return nil

@@ -74,11 +74,13 @@ var kinded = exact.Shape[ai.Payload]{Unknown: exact.Drop, Fields: kindedFields}
 func kindedFields(o *exact.Object, p *ai.Payload) {
 	var kind ai.Kind
 	if o.Writing() {
-		if *p == nil {
+		switch payload := (*p).(type) {
+		case ai.Generate, ai.Chat:
+			kind = payload.Kind()
+		default: // nothing, or a pointer, whose members would be lost
 			o.Fail(exact.ErrMissing, "a payload")
 			return
 		}
-		kind = (*p).Kind()
 	}
 	exact.Word(o, "kind", &kind, ai.Kinds())
 	switch kind {

@@ -11,11 +11,13 @@ import (
 var outcome = exact.Shape[ai.Outcome]{Fields: func(o *exact.Object, p *ai.Outcome) {
 	var d ai.Disposition
 	if o.Writing() {
-		if *p == nil {
+		switch out := (*p).(type) {
+		case ai.Answer, ai.Failure, ai.Cancellation:
+			d = out.Disposition()
+		default: // nothing, or a pointer, whose members would be lost
 			o.Fail(exact.ErrMissing, "an outcome")
 			return
 		}
-		d = (*p).Disposition()
 	}
 	exact.Word(o, "outcome", &d, ai.Dispositions())
 	switch d {
@@ -92,8 +94,12 @@ func checkURL(o *exact.Object, name string, p *string) {
 	if o.Failed() || *p == "" {
 		return
 	}
-	*p = weburl.Trim(*p)
-	if _, err := weburl.ParseWeb(*p); err != nil {
+	trimmed := weburl.Trim(*p)
+	_, err := weburl.ParseWeb(trimmed)
+	// Reading trims, so a text with white space would not come back as written.
+	if err != nil || o.Writing() && trimmed != *p {
 		o.Fail(exact.ErrRange, "an absolute http or https URL in "+name)
+		return
 	}
+	*p = trimmed
 }

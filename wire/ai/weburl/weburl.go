@@ -39,6 +39,11 @@ func Parse(text string) (URL, error) {
 	if err != nil {
 		return URL{}, ErrURL
 	}
+	// A few international hosts have a normal form that the parser refuses or
+	// reads otherwise. What is dialled must be what was judged.
+	if again, err := parser.Parse(u.Href(false)); err != nil || again.Href(false) != u.Href(false) {
+		return URL{}, ErrURL
+	}
 	return URL{href: u.Href(false), scheme: strings.TrimSuffix(u.Protocol(), ":"), host: u.Hostname()}, nil
 }
 

@@ -1,0 +1,5 @@
+//go:build !race
+
+package v0_test
+
+const raceEnabled = false
