@@ -1,0 +1,103 @@
+package database
+
+import (
+	"math/bits"
+	"sync"
+	"time"
+)
+
+// Stats is what has happened since the database was opened, for metrics.
+type Stats struct {
+	// Commits is how many groups were committed.
+	Commits uint64
+	// Functions is how many functions were acknowledged.
+	Functions uint64
+	// Failed is how many functions were undone for an error or panic of their own.
+	Failed uint64
+	// Lost is how many functions got an error because their group was not committed.
+	Lost uint64
+	// Refused is how many were turned away because the queue was full.
+	Refused uint64
+	// Groups counts the committed groups by size: Groups[i] had at most 1<<i
+	// functions, and more than those counted before it.
+	Groups [9]uint64
+	// Queued is how many functions wait now.
+	Queued int
+	// LastCommit is how long the last commit took, with its sync.
+	LastCommit time.Duration
+}
+
+// Stats returns the numbers of this moment. Commits of other processes are not
+// among them.
+func (db *DB) Stats() Stats {
+	w := db.writer
+	w.mu.Lock()
+	s := w.stats
+	w.mu.Unlock()
+	w.queue.mu.Lock()
+	s.Queued, s.Refused = len(w.queue.jobs), w.queue.full
+	w.queue.mu.Unlock()
+	return s
+}
+
+func (w *writer) count(group []*job, lost error) {
+	if len(group) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if lost != nil {
+		w.stats.Lost += uint64(len(group))
+		return
+	}
+	w.stats.Commits++
+	w.stats.Groups[bits.Len(uint(len(group)-1))]++
+	for _, j := range group {
+		if j.err != nil {
+			w.stats.Failed++
+		} else {
+			w.stats.Functions++
+		}
+	}
+}
+
+// signals wakes subscribers.
+type signals struct {
+	mu   sync.Mutex
+	subs map[chan struct{}]struct{}
+}
+
+// Subscribe returns a channel that gets a signal after every commit of this
+// process that changed a row, before those who wrote get their answer. Signals
+// that nobody has taken yet count as one, so the writer never waits. Commits of
+// other processes give none. Whoever waits for a change subscribes first, then
+// reads, then waits; the signal says only that it is worth reading again.
+//
+// The channel is never closed, but gets a last signal when the database closes.
+// The caller must call cancel when done and bounds how many it subscribes.
+func (db *DB) Subscribe() (ch <-chan struct{}, cancel func()) {
+	s := &db.signals
+	sub := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subs == nil {
+		s.subs = map[chan struct{}]struct{}{}
+	}
+	s.subs[sub] = struct{}{}
+	return sub, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subs, sub)
+	}
+}
+
+func (s *signals) send() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sub := range s.subs {
+		select {
+		case sub <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,2 @@
+-- +goose Up
+ALTER TABLE items ADD COLUMN color TEXT NOT NULL DEFAULT 'none';

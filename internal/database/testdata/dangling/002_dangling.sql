@@ -1,0 +1,2 @@
+-- +goose Up
+INSERT INTO parts(id, item) VALUES (1, 999999);
