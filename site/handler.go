@@ -1,0 +1,269 @@
+package site
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/protocol"
+	"github.com/allodhq/allod/wire/ai/signing"
+)
+
+// handler serves the six endpoints of the daemon plane. The order of checks on a
+// request is path, method, size, JSON, version, signature present, freshness,
+// caller known, signature, revoked, schema, body's caller equals signer, then
+// the work. A refusal before the work consumes nothing.
+type handler struct {
+	c      *core
+	limits *limits
+	routes map[string]route
+	// nobody is verified against where the caller is unknown, so that an unknown
+	// caller takes as long as a bad signature.
+	nobody key.SigningPublic
+}
+
+// route is one endpoint.
+type route struct {
+	endpoint ai.Endpoint
+	limit    int
+	serve    func(h *handler, c *call) (body []byte, err error)
+}
+
+// call is one request that has passed the checks up to the schema.
+type call struct {
+	r       *http.Request
+	codec   ai.Codec
+	body    []byte
+	address string
+	now     ai.Millis
+	wait    time.Duration
+	runner  Runner // zero for pairing
+	signed  signing.Signature
+
+	// undo is called when the answer could not be written.
+	undo func()
+}
+
+func newHandler(c *core) http.Handler {
+	h := &handler{c: c, limits: newLimits(c.Config), routes: map[string]route{}}
+	// A key that nobody has: the public half of a made-up private one.
+	if made, err := key.NewSigning(c.Rand); err == nil {
+		h.nobody = made.Public()
+	}
+	for _, r := range []route{
+		{ai.EndpointPair, ai.MaxBody, (*handler).pair},
+		{ai.EndpointClaim, ai.MaxBody, (*handler).claim},
+		{ai.EndpointFetch, ai.MaxBody, (*handler).fetch},
+		{ai.EndpointHeartbeat, ai.MaxBody, (*handler).heartbeat},
+		{ai.EndpointResult, ai.MaxSealedBody, (*handler).result},
+		{ai.EndpointRelease, ai.MaxBody, (*handler).release},
+	} {
+		h.routes[c.MountPath+"/"+string(r.endpoint)] = r
+	}
+	return h
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, ok := h.routes[strings.TrimSuffix(r.URL.Path, "/")]
+	if !ok || r.URL.RawPath != "" {
+		h.refuse(w, r, ai.ErrNotFound)
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		e := ai.BadRequest("This endpoint takes POST only.")
+		h.write(w, r, http.StatusMethodNotAllowed, h.encode(e), nil)
+		return
+	}
+	c := &call{r: r, address: h.limits.address(r), now: h.c.now(), wait: preferWait(r)}
+	body, err := h.answer(route, c)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	h.write(w, r, http.StatusOK, body, c.undo)
+}
+
+// answer runs the checks from size on, and then the work.
+func (h *handler) answer(route route, c *call) ([]byte, error) {
+	var err error
+	if c.body, err = readBody(c.r, route.limit); err != nil {
+		return nil, err
+	}
+	if c.codec, err = protocol.Choose(c.body, route.limit, c.r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	if route.endpoint != ai.EndpointPair {
+		if err := h.authenticate(route.endpoint, c); err != nil {
+			return nil, err
+		}
+	}
+	return route.serve(h, c)
+}
+
+func readBody(r *http.Request, limit int) ([]byte, error) {
+	tooLarge := ai.BadRequest("The body is larger than this endpoint takes.")
+	if r.ContentLength > int64(limit) {
+		return nil, tooLarge
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, ai.BadRequest("The body ended too soon.")
+	case len(body) > limit:
+		return nil, tooLarge
+	}
+	return body, nil
+}
+
+// authenticate finds out who is calling (MUST REQUESTS_SIGNED_NOT_BEARER).
+func (h *handler) authenticate(endpoint ai.Endpoint, c *call) error {
+	s, err := signing.ReadHeaders(signing.DaemonPlane, c.r.Header.Get)
+	if err != nil {
+		return ai.ErrUnauthorized
+	}
+	if s.Fresh(c.now, signing.Window) != nil {
+		return ai.ClockSkew(c.now, signing.Window)
+	}
+	runner, err := h.c.devs.Runner(c.r.Context(), ai.RunnerID(s.Caller))
+	identity := runner.Device.Signing()
+	unknown := errors.Is(err, ErrNoRunner)
+	if unknown {
+		identity = h.nobody
+	} else if err != nil {
+		return err
+	}
+	request := signing.Request{Plane: signing.DaemonPlane, Endpoint: endpoint, Body: c.body}
+	if signing.Verify(identity, request, s, c.now, signing.Window) != nil || unknown {
+		return h.limits.failed(c.address, c.now.Time())
+	}
+	if runner.Revoked() {
+		return ai.ErrRevoked
+	}
+	c.runner, c.signed = runner, s
+	return nil
+}
+
+// claims reads a message and checks that it names its signer.
+func from[T any](c *call, m ai.Message[T], caller func(T) ai.RunnerID) (T, error) {
+	v, err := m.Read(c.body)
+	if err == nil && caller(v) != c.runner.ID {
+		var zero T
+		return zero, ai.ErrForbidden.With("The body names another device than the one that signed.")
+	}
+	return v, err
+}
+
+// request is the digest by which a repeat of a request is told.
+func (c *call) request() [32]byte {
+	return sha256.Sum256([]byte(c.signed.Value.String()))
+}
+
+// refuse writes a refusal as it may travel.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	e := onWire(err)
+	if e.Code == ai.Code(ai.ErrServer.Name()) {
+		h.c.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", refusal.From(err))
+	}
+	if e.RetryAfter != nil {
+		w.Header().Set("Retry-After", strconv.FormatInt(*e.RetryAfter, 10))
+	}
+	h.write(w, r, e.Code.Status(), h.encode(e), nil)
+}
+
+// onWire gives every refusal of the store the name that peers know.
+func onWire(err error) *ai.Error {
+	switch {
+	case isAny(err, ErrNoJob, ErrNotHeld, ErrNoPairing):
+		return ai.ErrorOf(ai.ErrNotFound)
+	case isAny(err, ErrNoRunner):
+		return ai.ErrorOf(ai.ErrUnauthorized)
+	case isAny(err, ErrRunnerRevoked):
+		return ai.ErrorOf(ai.ErrRevoked)
+	case isAny(err, ErrTooManyPairings):
+		return ai.ErrorOf(ai.ErrRateLimited.With("This device has as many codes as it may have at once."))
+	}
+	return ai.ErrorOf(err)
+}
+
+func (h *handler) encode(e *ai.Error) []byte {
+	body, err := protocol.Latest().Error.Write(*e)
+	if err != nil {
+		// Ours are well-formed; this is the last resort.
+		body = []byte(`{"error":"server-error","message":"Something failed on the server."}`)
+	}
+	return body
+}
+
+// write writes an answer. If it does not reach the connection, undo is called.
+func (h *handler) write(w http.ResponseWriter, r *http.Request, status int, body []byte, undo func()) {
+	head := w.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("Cache-Control", "no-store")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, err := w.Write(body)
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+		if errors.Is(err, http.ErrNotSupported) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = r.Context().Err()
+	}
+	if err != nil && undo != nil {
+		undo()
+	}
+}
+
+// maxWait bounds how long a request is held.
+const maxWait = 25 * time.Second
+
+// preferWait reads how long the caller would wait for an answer (RFC 7240,
+// section 4.3). Peers that do not ask get their answer at once.
+func preferWait(r *http.Request) time.Duration {
+	for _, line := range r.Header.Values("Prefer") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if n, err := strconv.Atoi(strings.TrimSpace(value)); strings.EqualFold(strings.TrimSpace(name), "wait") && err == nil && n > 0 {
+				return min(time.Duration(min(n, 3600))*time.Second, maxWait)
+			}
+		}
+	}
+	return 0
+}
+
+// hold calls ready until it says that there is something to answer, its error,
+// or the wait is over. It is called again after every change of the store.
+func (h *handler) hold(c *call, ready func(ctx context.Context) (bool, error)) error {
+	ctx := c.r.Context()
+	changed, stop := h.c.Store.Watch()
+	defer stop()
+	end := time.NewTimer(c.wait)
+	defer end.Stop()
+	for {
+		if done, err := ready(ctx); done || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-end.C:
+			return nil
+		case <-h.c.closing.Done():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

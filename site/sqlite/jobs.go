@@ -1,0 +1,487 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/allodhq/allod/internal/database"
+	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/match"
+)
+
+// jobs is the store's [site.JobStore].
+type jobs struct{ *Store }
+
+// write runs fn in one transaction. A damaged row that fn met is set aside in a
+// transaction of its own, since fn's is undone, and comes out as
+// [site.ErrSetAside].
+func (s *Store) write(ctx context.Context, fn func(tx *database.Tx) error) error {
+	return s.aside(ctx, s.db.Write(ctx, fn))
+}
+
+func (s *Store) read(ctx context.Context, fn func(q database.Queryer) error) error {
+	return s.aside(ctx, s.db.Read(ctx, fn))
+}
+
+func (s *Store) aside(ctx context.Context, err error) error {
+	var d *damage
+	if !errors.As(err, &d) {
+		return err
+	}
+	if err := s.db.Write(ctx, func(tx *database.Tx) error { return s.setAside(ctx, tx, d) }); err != nil {
+		return err
+	}
+	return site.ErrSetAside.Because(d)
+}
+
+// Enqueue stores a job; see [site.JobStore].
+func (s jobs) Enqueue(ctx context.Context, n site.NewJob) (stored site.Job, created bool, err error) {
+	payload, err := keep(envelopeShape, n.Payload)
+	if err != nil {
+		return site.Job{}, false, err
+	}
+	var allowed sql.Null[string]
+	if n.AllowedOwners != nil {
+		if allowed.V, err = keep(ownersShape, n.AllowedOwners); err != nil {
+			return site.Job{}, false, err
+		}
+		allowed.Valid = true
+	}
+	err = s.write(ctx, func(tx *database.Tx) error {
+		stored, created = site.Job{}, false
+		j, err := jobBy(ctx, tx, `id = ?`, n.ID)
+		switch {
+		case err == nil && j.setAside:
+			return site.ErrSetAside
+		case err == nil:
+			if j.Kind != n.Kind || j.Owner != n.Owner || j.Audience != n.Audience {
+				return site.ErrConflict
+			}
+			if err := withDependencies(ctx, tx, &j); err != nil {
+				return err
+			}
+			stored = j.Job
+			return nil
+		case !errors.Is(err, sql.ErrNoRows):
+			return err
+		}
+		if err := takeQuota(ctx, tx, n.Owner, n.Quota); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, `INSERT INTO jobs
+			(id, kind, owner, audience, allowed_owners, size_class, state, created_at, updated_at, ttl_ms, deadline_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			n.ID, n.Kind, n.Owner, n.Audience, allowed, n.SizeClass, ai.StateQueued, n.Now, n.Now,
+			n.TTL.Milliseconds(), sql.Null[ai.Millis]{V: n.DeadlineAt, Valid: n.DeadlineAt != 0})
+		if err != nil {
+			return err
+		}
+		seq, err := result.LastInsertId()
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO job_content (seq, payload) VALUES (?, ?)`, seq, payload); err != nil {
+			return err
+		}
+		for _, on := range n.DependsOn {
+			if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO dependencies (seq, on_id) VALUES (?, ?)`, seq, on); err != nil {
+				return err
+			}
+		}
+		if err := settle(ctx, tx, seq, n.Now); err != nil {
+			return err
+		}
+		if j, err = jobBy(ctx, tx, `seq = ?`, seq); err != nil {
+			return err
+		}
+		if err := withDependencies(ctx, tx, &j); err != nil {
+			return err
+		}
+		stored, created = j.Job, true
+		// A job may name this one before it existed.
+		if j.State != ai.StateQueued {
+			return settleDependents(ctx, tx, n.ID, n.Now)
+		}
+		return nil
+	})
+	if err != nil {
+		return site.Job{}, false, err
+	}
+	return stored, created, nil
+}
+
+// takeQuota counts one more unfinished job of the owner.
+func takeQuota(ctx context.Context, tx *database.Tx, owner ai.Owner, quota int) error {
+	var open int
+	err := tx.QueryRowContext(ctx, `INSERT INTO owners (owner, open) VALUES (?, 1)
+		ON CONFLICT (owner) DO UPDATE SET open = open + 1 RETURNING open`, owner).Scan(&open)
+	if err == nil && quota > 0 && open > quota {
+		return site.ErrQuota // undoes the count
+	}
+	return err
+}
+
+// settle looks at a queued job that waits for others: it becomes claimable once
+// all of them ended ok, and ends once one of them ended otherwise.
+func settle(ctx context.Context, tx *database.Tx, seq int64, now ai.Millis) error {
+	var waiting, failed int
+	err := tx.QueryRowContext(ctx, `SELECT
+			count(*) FILTER (WHERE j.done_at IS NULL),
+			count(*) FILTER (WHERE j.done_at IS NOT NULL AND j.state <> ?)
+		FROM dependencies d LEFT JOIN jobs j ON j.id = d.on_id WHERE d.seq = ?`, ai.StateOK, seq).Scan(&waiting, &failed)
+	if err != nil {
+		return err
+	}
+	j, err := jobBy(ctx, tx, `seq = ?`, seq)
+	if err != nil {
+		return err
+	}
+	switch {
+	case j.setAside || j.State != ai.StateQueued || j.ClaimableAt != 0:
+		return nil
+	case failed > 0:
+		return end(ctx, tx, j, ending{state: ai.StateCanceled, reason: site.ReasonDependency, now: now})
+	case waiting > 0:
+		return nil
+	}
+	return queue(ctx, tx, j, now)
+}
+
+// settleDependents settles every job that names id.
+func settleDependents(ctx context.Context, tx *database.Tx, id ai.JobID, now ai.Millis) error {
+	var waiting []int64
+	err := each(ctx, tx, `SELECT d.seq FROM dependencies d JOIN jobs j ON j.seq = d.seq
+		WHERE d.on_id = ? AND j.state = ? AND j.claimable_at IS NULL ORDER BY d.seq`, []any{id, ai.StateQueued}, func(r scanner) error {
+		var seq int64
+		err := r.Scan(&seq)
+		waiting = append(waiting, seq)
+		return err
+	})
+	for _, seq := range waiting {
+		if err == nil {
+			err = settle(ctx, tx, seq, now)
+		}
+	}
+	return err
+}
+
+// queue makes a job claimable from now on, whoever held it before.
+func queue(ctx context.Context, tx *database.Tx, j jobRow, now ai.Millis) error {
+	if _, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, claimable_at = ?, updated_at = ?,
+		lease_id = NULL, lease_runner = NULL, lease_expires_at = NULL, lease_request = NULL WHERE seq = ?`,
+		ai.StateQueued, now, now, j.seq); err != nil {
+		return err
+	}
+	add := func(reach, name string) error {
+		_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO queue (kind, reach, name, claimable_at, seq) VALUES (?, ?, ?, ?, ?)`,
+			j.Kind, reach, name, now, j.seq)
+		return err
+	}
+	err := add(reachOwn, string(j.Owner))
+	switch {
+	case err != nil || j.Audience == ai.AudienceSelf:
+		return err
+	case j.Audience == ai.AudiencePublic || j.AllowedOwners == nil:
+		return add(reachOpen, "")
+	}
+	for _, owner := range j.AllowedOwners {
+		if err == nil && owner != j.Owner {
+			err = add(reachListed, string(owner))
+		}
+	}
+	return err
+}
+
+// The ways of reaching a job that waits; see the table queue.
+const (
+	reachOwn    = "own"
+	reachOpen   = "open"
+	reachListed = "listed"
+)
+
+// Job returns a job with its content; see [site.JobStore].
+func (s jobs) Job(ctx context.Context, id ai.JobID) (job site.Job, err error) {
+	err = s.read(ctx, func(q database.Queryer) error {
+		j, err := jobBy(ctx, q, `id = ?`, id)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return site.ErrNoJob
+		case err != nil:
+			return err
+		case j.setAside:
+			return site.ErrSetAside
+		}
+		if err := withDependencies(ctx, q, &j); err != nil {
+			return err
+		}
+		if err := withContent(ctx, q, &j); err != nil {
+			return err
+		}
+		job = j.Job
+		return nil
+	})
+	if err != nil {
+		return site.Job{}, err
+	}
+	return job, nil
+}
+
+// Claim grants waiting jobs; see [site.JobStore].
+func (s jobs) Claim(ctx context.Context, c site.Claim) (granted []site.Job, err error) {
+	err = s.write(ctx, func(tx *database.Tx) error {
+		granted = nil
+		r, err := worker(ctx, tx, c.RunnerID)
+		if err != nil {
+			return err
+		}
+		if _, err := s.sweep(ctx, tx, c.Now); err != nil {
+			return err
+		}
+		repeat, err := repeated(ctx, tx, c)
+		if err != nil {
+			return err
+		}
+		if repeat {
+			return each(ctx, tx, `SELECT `+jobColumns+` FROM jobs WHERE lease_runner = ? AND lease_request = ? AND lease_id IS NOT NULL ORDER BY seq`,
+				[]any{c.RunnerID, c.Request[:]}, func(row scanner) error {
+					j, err := scanJob(row)
+					if err == nil {
+						granted = append(granted, j.Job)
+					}
+					return err
+				})
+		}
+		if r.Paused {
+			return nil
+		}
+		heads, err := heads(ctx, tx, c, r.Owner)
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			if len(granted) >= c.Max {
+				break
+			}
+			j, err := s.grant(ctx, tx, c, r, h)
+			if err != nil {
+				return err
+			}
+			if j != nil {
+				granted = append(granted, *j)
+			}
+		}
+		if len(granted) == 0 {
+			return nil
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO claims (runner_id, request, at) VALUES (?, ?, ?)`, c.RunnerID, c.Request[:], c.Now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return granted, nil
+}
+
+func repeated(ctx context.Context, q database.Queryer, c site.Claim) (bool, error) {
+	var n int
+	err := q.QueryRowContext(ctx, `SELECT count(*) FROM claims WHERE runner_id = ? AND request = ?`, c.RunnerID, c.Request[:]).Scan(&n)
+	return n > 0, err
+}
+
+// head is a job at the head of a queue, and the offer under which it was found.
+type head struct {
+	claimableAt ai.Millis
+	seq         int64
+	offer       match.Offer
+}
+
+// heads reads the first jobs of every queue that the claim's offers reach, in
+// the order in which they are to be granted. Each queue gives up to Max, so the
+// oldest Max of all are among them.
+func heads(ctx context.Context, q database.Queryer, c site.Claim, owner ai.Owner) ([]head, error) {
+	var list []head
+	for _, o := range c.Offers {
+		o.Offer.Owner = owner
+		queues := [][2]string{{reachOwn, string(owner)}}
+		if shared(o.Offer) {
+			queues = append(queues, [2]string{reachOpen, ""}, [2]string{reachListed, string(owner)})
+		}
+		for _, at := range queues {
+			err := each(ctx, q, `SELECT claimable_at, seq FROM queue
+				WHERE kind = ? AND reach = ? AND name = ? AND claimable_at <= ?
+				AND NOT EXISTS (SELECT 1 FROM refusals r WHERE r.runner_id = ? AND r.seq = queue.seq)
+				ORDER BY claimable_at, seq LIMIT ?`,
+				[]any{o.Kind, at[0], at[1], c.Now, c.RunnerID, c.Max}, func(r scanner) error {
+					h := head{offer: o.Offer}
+					err := r.Scan(&h.claimableAt, &h.seq)
+					list = append(list, h)
+					return err
+				})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b head) int {
+		return cmp.Or(cmp.Compare(a.claimableAt, b.claimableAt), cmp.Compare(a.seq, b.seq))
+	})
+	return slices.CompactFunc(list, func(a, b head) bool { return a.seq == b.seq }), nil
+}
+
+// shared reports whether an offer can reach jobs of other owners at all. It only
+// saves looking into queues; package match decides each job.
+func shared(o match.Offer) bool {
+	return o.Scope != ai.OfferSelf && o.Cost != backend.Subscription
+}
+
+// grant gives one job to the claimer if package match allows it, and returns it
+// or nil. A damaged job is set aside and the next one has its turn.
+func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, r site.Runner, h head) (*site.Job, error) {
+	j, err := jobBy(ctx, tx, `seq = ?`, h.seq)
+	var d *damage
+	if errors.As(err, &d) {
+		return nil, s.setAside(ctx, tx, d)
+	}
+	if err != nil || j.setAside {
+		return nil, err
+	}
+	// The device's own list is asked by the device; here it counts as a yes.
+	if match.Audience(j.Matching(), h.offer, func(ai.Owner) bool { return true }) != nil {
+		return nil, nil
+	}
+	lease := ai.Lease{ID: c.NewLease(), RunnerID: r.ID, ExpiresAt: c.Now + ai.Millis(c.Lease.Milliseconds())}
+	if _, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, lease_id = ?, lease_runner = ?, lease_expires_at = ?,
+		lease_request = ?, attempts = attempts + 1, updated_at = ? WHERE seq = ?`,
+		ai.StateClaimed, lease.ID, lease.RunnerID, lease.ExpiresAt, c.Request[:], c.Now, j.seq); err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM queue WHERE seq = ?`, j.seq); err != nil {
+		return nil, err
+	}
+	j.State, j.Lease, j.UpdatedAt = ai.StateClaimed, &lease, c.Now
+	j.Attempts++
+	return &j.Job, nil
+}
+
+// Held returns a held job with its payload; see [site.JobStore].
+func (s jobs) Held(ctx context.Context, g ai.Grant, runner ai.RunnerID, now ai.Millis) (job site.Job, err error) {
+	err = s.read(ctx, func(q database.Queryer) error {
+		if _, err := worker(ctx, q, runner); err != nil {
+			return err
+		}
+		j, err := held(ctx, q, g, runner, now)
+		if err != nil {
+			return err
+		}
+		if err := withContent(ctx, q, &j); err != nil {
+			return err
+		}
+		job = j.Job
+		return nil
+	})
+	if err != nil {
+		return site.Job{}, err
+	}
+	return job, nil
+}
+
+// held reads the job that the device holds under the grant. It returns
+// [site.ErrNotHeld] for everything else.
+func held(ctx context.Context, q database.Queryer, g ai.Grant, runner ai.RunnerID, now ai.Millis) (jobRow, error) {
+	j, err := jobBy(ctx, q, `id = ?`, g.JobID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return jobRow{}, site.ErrNotHeld
+	case err != nil:
+		return jobRow{}, err
+	case j.Lease == nil, j.Lease.ID != g.LeaseID, j.Lease.RunnerID != runner, j.Lease.ExpiresAt <= now:
+		return j, site.ErrNotHeld
+	}
+	return j, nil
+}
+
+// Renew records a heartbeat; see [site.JobStore].
+func (s jobs) Renew(ctx context.Context, r site.Renewal) (out site.Renewed, err error) {
+	capabilities, err := keep(capabilitiesShape, r.Capabilities)
+	if err != nil {
+		return site.Renewed{}, err
+	}
+	err = s.write(ctx, func(tx *database.Tx) error {
+		out = site.Renewed{}
+		if _, err := worker(ctx, tx, r.RunnerID); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE runners SET seen_at = max(seen_at, ?) WHERE id = ?`, r.Now, r.RunnerID); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE runners SET issued_at = ?, version = ?, capabilities = ?, paused = ?
+			WHERE id = ? AND issued_at < ?`, r.IssuedAt, r.Version, capabilities, r.Paused, r.RunnerID, r.IssuedAt); err != nil {
+			return err
+		}
+		if _, err := s.sweep(ctx, tx, r.Now); err != nil {
+			return err
+		}
+		for _, g := range r.Grants {
+			// A lease that is due is lost even where the sweep has not come to it.
+			result, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, updated_at = ?, lease_expires_at = max(lease_expires_at, ?)
+				WHERE id = ? AND lease_id = ? AND lease_runner = ? AND lease_expires_at > ?`,
+				ai.StateRunning, r.Now, r.Now+ai.Millis(r.Lease.Milliseconds()), g.JobID, g.LeaseID, r.RunnerID, r.Now)
+			if err != nil {
+				return err
+			}
+			if n, err := result.RowsAffected(); err != nil {
+				return err
+			} else if n == 0 {
+				out.Lost = append(out.Lost, g)
+			}
+		}
+		return each(ctx, tx, `SELECT id, lease_id FROM jobs WHERE lease_runner = ? AND lease_id IS NOT NULL AND cancel_requested = 1 ORDER BY seq`,
+			[]any{r.RunnerID}, func(row scanner) error {
+				var g ai.Grant
+				err := row.Scan(&g.JobID, &g.LeaseID)
+				out.Cancel = append(out.Cancel, g)
+				return err
+			})
+	})
+	if err != nil {
+		return site.Renewed{}, err
+	}
+	return out, nil
+}
+
+// Release gives grants back; see [site.JobStore].
+func (s jobs) Release(ctx context.Context, r site.Release) (released []ai.JobID, err error) {
+	err = s.write(ctx, func(tx *database.Tx) error {
+		released = []ai.JobID{}
+		for _, g := range r.Grants {
+			// A lease that has lapsed unseen counts as held: giving it back does
+			// what the sweep would do.
+			j, err := held(ctx, tx, g, r.RunnerID, 0)
+			if errors.Is(err, site.ErrNotHeld) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := queue(ctx, tx, j, r.Now); err != nil {
+				return err
+			}
+			if r.Refused {
+				if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO refusals (runner_id, seq) VALUES (?, ?)`, r.RunnerID, j.seq); err != nil {
+					return err
+				}
+			}
+			released = append(released, g.JobID)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return released, nil
+}
