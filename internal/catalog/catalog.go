@@ -1,0 +1,42 @@
+// Package catalog lists every register of refusals in one place, for the
+// generated documents and for the test that holds them unique, documented and
+// used. It refuses to hold refusals of its own.
+package catalog
+
+import (
+	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/cli"
+	"github.com/allodhq/allod/internal/database"
+	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/match"
+	"github.com/allodhq/allod/wire/ai/signing"
+	"github.com/allodhq/allod/wire/ai/weburl"
+)
+
+// All returns every register, in the order of the documents.
+func All() []refusal.Registry {
+	return []refusal.Registry{
+		refusal.Kinds,
+		cli.Kinds,
+		site.Refusals,
+		site.StoreKinds,
+		backup.Kinds,
+		key.Kinds,
+		keyfile.Kinds,
+		ai.Refusals,
+		signing.Kinds,
+		envelope.Kinds,
+		match.Kinds,
+		backend.Kinds,
+		weburl.Kinds,
+		exact.Kinds,
+		database.Kinds,
+	}
+}

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/spf13/cobra"
+
+	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/site/sqlite"
+)
+
+// What backups are refused with, besides package backup's own refusals.
+var (
+	ErrNothing = refusal.NewKind("backup-nothing", 404,
+		"There is no site's database in this folder.",
+		"Give the folder that the site was started with as --data.")
+	ErrRunning = refusal.NewKind("party-running", 409,
+		"A process is using this folder.",
+		"Stop it first, then run the command again.")
+	ErrOutput = refusal.NewKind("backup-output", 409,
+		"The archive cannot be made at this path: there is a file already, or the folder is not to be written.",
+		"Choose a path where no file is, in a folder that this user can write.")
+)
+
+// The files of a site's folder.
+const (
+	siteDatabase = "site.db"
+	siteKeys     = "site-keys.json"
+	lockFile     = "allod.lock"
+)
+
+type backupReport struct {
+	Archive string   `json:"archive"`
+	Parts   []string `json:"parts"`
+	// RecoveryKey is shown the first time only.
+	RecoveryKey string `json:"recoveryKey,omitzero"`
+}
+
+func newBackup(env Env) *cobra.Command {
+	var data, out string
+	var keyFiles []string
+	cmd := &cobra.Command{
+		Use:   "backup",
+		Short: "Write one encrypted archive of a site's data",
+		Long: `Writes the database and the key files of a site into one archive, sealed to a
+recovery key. The first backup makes that key and shows it once: write it down.
+Without it no archive can be read, and with it every one can.`,
+		Example: "  allod backup --data /var/lib/allod --key-file /etc/allod/site-keys.json --out site-2026-11.backup",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if data == "" || out == "" {
+				return ErrUsage.With("The flags --data and --out are needed.")
+			}
+			r, err := writeBackup(cmd.Context(), data, out, keyFiles)
+			if err != nil {
+				return err
+			}
+			return print(cmd, env, r, func(w io.Writer) error { return writeBackupReport(w, r) })
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "the site's folder")
+	cmd.Flags().StringVar(&out, "out", "", "the archive to write; it must not exist")
+	cmd.Flags().StringArrayVar(&keyFiles, "key-file", nil, "a key file that lies elsewhere than in the folder; may be repeated")
+	return cmd
+}
+
+func writeBackup(ctx context.Context, data, out string, keyFiles []string) (r backupReport, err error) {
+	if _, err := os.Stat(filepath.Join(data, siteDatabase)); err != nil {
+		return r, ErrNothing.Because(err)
+	}
+	release, err := lock(data)
+	if err != nil {
+		return r, err
+	}
+	defer release()
+	scratch, err := os.MkdirTemp(data, "backup-")
+	if err != nil {
+		return r, backup.ErrFiles.Because(err)
+	}
+	defer os.RemoveAll(scratch)
+	parts, err := siteParts(ctx, data, scratch, keyFiles)
+	if err != nil {
+		return r, err
+	}
+	to, shownOnce, err := backup.Recipient(data)
+	if err != nil {
+		return r, err
+	}
+	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return r, ErrOutput.Because(err)
+	}
+	err = backup.Write(f, to, sqlite.Name, time.Now(), parts)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		_ = os.Remove(out)
+		return r, err
+	}
+	r = backupReport{Archive: out, RecoveryKey: shownOnce}
+	for _, p := range parts {
+		r.Parts = append(r.Parts, p.Name)
+	}
+	return r, nil
+}
+
+// siteParts are a consistent copy of the database and the key files.
+func siteParts(ctx context.Context, data, scratch string, keyFiles []string) ([]backup.Part, error) {
+	store, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, siteDatabase)})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	copied := filepath.Join(scratch, siteDatabase)
+	if err := store.Backup(ctx, copied); err != nil {
+		return nil, err
+	}
+	parts := []backup.Part{{Name: siteDatabase, Path: copied}}
+	if own := filepath.Join(data, siteKeys); exists(own) {
+		keyFiles = append([]string{own}, keyFiles...)
+	}
+	for i, path := range keyFiles {
+		name := siteKeys
+		if i > 0 {
+			name = "site-keys-" + strconv.Itoa(i+1) + ".json"
+		}
+		parts = append(parts, backup.Part{Name: name, Path: path})
+	}
+	return parts, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// lock keeps two processes from using one folder.
+func lock(data string) (release func(), err error) {
+	l := flock.New(filepath.Join(data, lockFile), flock.SetPermissions(0o600))
+	switch got, err := l.TryLock(); {
+	case err != nil:
+		return nil, backup.ErrFiles.Because(err)
+	case !got:
+		return nil, ErrRunning
+	}
+	return func() { _ = l.Unlock() }, nil
+}
+
+func writeBackupReport(w io.Writer, r backupReport) error {
+	text := fmt.Sprintf("Wrote %s.\n", strings.Join(r.Parts, ", "))
+	if r.RecoveryKey != "" {
+		text += fmt.Sprintf("\nThe recovery key, shown this once. Write it down and keep it elsewhere:\n\n  %s\n\n"+
+			"Without it no backup of this site can be read; with it every one can.\n", r.RecoveryKey)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+type restoreReport struct {
+	Party   string    `json:"party"`
+	Created time.Time `json:"created"`
+	Files   []string  `json:"files"`
+}
+
+func newRestore(env Env) *cobra.Command {
+	var in, data string
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Put a backup back into an empty folder",
+		Long: `Puts a backup back into a folder that is empty or does not exist. The recovery key
+is read from standard input, so that it stands in no command line and no history.`,
+		Example: "  allod restore --in site-2026-11.backup --data /var/lib/allod < recovery-key.txt",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if in == "" || data == "" {
+				return ErrUsage.With("The flags --in and --data are needed.")
+			}
+			f, err := os.Open(in)
+			if err != nil {
+				return backup.ErrFiles.Because(err)
+			}
+			defer f.Close()
+			fmt.Fprintln(env.Err, "Recovery key:")
+			line, err := bufio.NewReader(io.LimitReader(env.In, 4096)).ReadString('\n')
+			if err != nil && !errors.Is(err, io.EOF) {
+				return backup.ErrRecoveryKey.Because(err)
+			}
+			m, err := backup.Restore(f, strings.TrimSpace(line), data)
+			if err != nil {
+				return err
+			}
+			r := restoreReport{Party: m.Party, Created: m.Created}
+			for _, f := range m.Files {
+				r.Files = append(r.Files, f.Name)
+			}
+			return print(cmd, env, r, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "Restored %s of a %s, as of %s.\nStart it with this folder as --data.\n",
+					strings.Join(r.Files, ", "), r.Party, r.Created.Format(time.RFC3339))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&in, "in", "", "the archive")
+	cmd.Flags().StringVar(&data, "data", "", "the folder to restore to; it must be empty or absent")
+	return cmd
+}

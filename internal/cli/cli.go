@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/allodhq/allod/refusal"
+)
+
+// What the command line itself refuses.
+var (
+	ErrUsage = refusal.NewKind("usage", 400,
+		"This is not how the command is used.",
+		"Run the command with --help to see its flags and an example.")
+	ErrNotBuilt = refusal.NewKind("not-built-yet", 501,
+		"This command is planned and not built yet.",
+		"Run allod --help for what works today, and see docs/status.md for what comes next.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrRunning, ErrOutput}}
+
+// Env is what a command has of the world around it.
+type Env struct {
+	// In is where secrets are read from that must not stand on a command line.
+	In io.Reader
+	// Out is where results go.
+	Out io.Writer
+	// Err is where progress and errors go.
+	Err io.Writer
+	// Version is the version of the program.
+	Version string
+}
+
+// Run runs the command line args, without the program's name, and returns the
+// exit code: 0, or that of the refusal (see refusal.ExitCode).
+func Run(ctx context.Context, env Env, args []string) int {
+	root := newRoot(env)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		text := refusal.Terminal(err)
+		// Asked of the words themselves, since an error may come before the
+		// flags are read.
+		if slices.Contains(args, "--json") {
+			text = string(refusal.JSON(err))
+		}
+		fmt.Fprintln(env.Err, text)
+	}
+	return refusal.ExitCode(err)
+}
+
+func newRoot(env Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "allod",
+		Short: "Services and models on machines people own",
+		Long: `Allod runs services and models on machines people own.
+
+A controller decides, a relay carries, an agent runs, sites ask. The relay can
+neither read what it carries nor widen what it may reach.`,
+		Example:       "  allod demo\n  allod demo --prompt \"Why is the sky blue?\" --json",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(env.Out)
+	root.SetErr(env.Err)
+	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")
+	root.SetFlagErrorFunc(func(*cobra.Command, error) error { return ErrUsage })
+	root.SetHelpCommand(newHelp(root))
+	root.AddCommand(newDemo(env), newBackup(env), newRestore(env), newVersion(env))
+	for _, c := range unbuilt {
+		root.AddCommand(newUnbuilt(c))
+	}
+	return root
+}
+
+// newHelp replaces cobra's help command, which repeats an unknown word and ends
+// as if all were well.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [command]",
+		Short:   "Show how a command is used",
+		Example: "  allod help demo",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return ErrUsage.With("There is no such command.")
+			}
+			return c.Help()
+		},
+	}
+}
+
+// noArgs refuses words behind a command that takes none, without repeating
+// them as cobra's own check would.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return ErrUsage.With("There is no such command, or the command takes no words behind it.")
+	}
+	return nil
+}
+
+// print writes v as JSON under --json, else calls text.
+func print(cmd *cobra.Command, env Env, v any, text func(io.Writer) error) error {
+	if asJSON, err := cmd.Flags().GetBool("json"); err != nil || !asJSON {
+		return text(env.Out)
+	}
+	if err := json.MarshalWrite(env.Out, v, jsontext.WithIndent("  ")); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(env.Out)
+	return err
+}
