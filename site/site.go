@@ -174,6 +174,10 @@ func (s *Site) Handler() http.Handler { return s.handler }
 // KeyID is the fingerprint of the site's current key, which devices pin.
 func (s *Site) KeyID() key.Fingerprint { return s.core.vault.current.Identity().Fingerprint() }
 
+// Sweep does at once what the site does by itself every second: it requeues jobs
+// whose leases have lapsed and expires what is over.
+func (s *Site) Sweep(ctx context.Context) error { return s.core.sweep(ctx) }
+
 // Close ends held requests and the sweeps. It does not close the store.
 func (s *Site) Close() {
 	s.stop()

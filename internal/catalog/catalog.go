@@ -8,10 +8,12 @@ import (
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/site/appapi"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
@@ -27,6 +29,8 @@ func All() []refusal.Registry {
 		cli.Kinds,
 		site.Refusals,
 		site.StoreKinds,
+		appapi.Kinds,
+		httpd.Kinds,
 		backup.Kinds,
 		key.Kinds,
 		keyfile.Kinds,

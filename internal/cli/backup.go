@@ -38,6 +38,7 @@ var (
 const (
 	siteDatabase = "site.db"
 	siteKeys     = "site-keys.json"
+	appKeyFile   = "app-key"
 	lockFile     = "allod.lock"
 )
 
@@ -132,6 +133,9 @@ func siteParts(ctx context.Context, data, scratch string, keyFiles []string) ([]
 		return nil, err
 	}
 	parts := []backup.Part{{Name: siteDatabase, Path: copied}}
+	if own := filepath.Join(data, appKeyFile); exists(own) {
+		parts = append(parts, backup.Part{Name: appKeyFile, Path: own})
+	}
 	if own := filepath.Join(data, siteKeys); exists(own) {
 		keyFiles = append([]string{own}, keyFiles...)
 	}

@@ -24,7 +24,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrRunning, ErrOutput}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrRunning, ErrOutput, ErrData, ErrAppKeyFile}}
 
 // Env is what a command has of the world around it.
 type Env struct {
@@ -75,7 +75,7 @@ neither read what it carries nor widen what it may reach.`,
 	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")
 	root.SetFlagErrorFunc(func(*cobra.Command, error) error { return ErrUsage })
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newDemo(env), newBackup(env), newRestore(env), newVersion(env))
+	root.AddCommand(newDemo(env), newSite(env), newBackup(env), newRestore(env), newVersion(env))
 	for _, c := range unbuilt {
 		root.AddCommand(newUnbuilt(c))
 	}

@@ -11,7 +11,6 @@ type unbuiltCommand struct {
 // unbuilt lists them, so that a person who reads the documents and types one is
 // told plainly instead of "no such command".
 var unbuilt = []unbuiltCommand{
-	{"site", "It will serve an app's jobs to its users' own machines."},
 	{"connect", "It will pair this machine with a site by a short code."},
 	{"agent", "It will run jobs on this machine's models."},
 	{"bench", "It will measure the way of a job on this machine."},

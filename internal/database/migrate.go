@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/pressly/goose/v3"
@@ -18,6 +19,9 @@ const aboutTable = `CREATE TABLE allod_database(
 	party      TEXT    NOT NULL,
 	created_at INTEGER NOT NULL -- milliseconds since 1970
 ) STRICT`
+
+// partyForm is how parties are named.
+var partyForm = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 
 // about is what a file says about itself.
 type about struct {
@@ -53,6 +57,8 @@ func (a about) judge(party string, newest int64) error {
 		return nil
 	case a.party == "":
 		return ErrParty.With("It is a database, but not one of Allod's.")
+	case !partyForm.MatchString(a.party):
+		return ErrParty // a stranger's words are not repeated
 	case a.party != party:
 		return ErrParty.With(fmt.Sprintf("It belongs to the %s, and this is the %s.", a.party, party))
 	case a.version > newest:

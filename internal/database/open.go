@@ -41,8 +41,8 @@ type Config struct {
 	// URL is sqlite: and the path of the file, as in sqlite:/var/lib/allod/site.db.
 	// A relative path is taken from the working directory.
 	URL string
-	// Name is the name of the party's schema, as in "site". It is kept in the file,
-	// and a file with another name is refused.
+	// Name is the name of the party's schema, as in "site": up to 32 lower-case letters
+	// and hyphens. It is kept in the file, and a file with another name is refused.
 	Name string
 	// Migrations holds goose migrations named like 001_jobs.sql at its top, each
 	// with a part "-- +goose Up". All that are missing run in one transaction with
@@ -79,7 +79,7 @@ type engine struct {
 
 // complete checks the fields and fills in the defaults.
 func (c *Config) complete() error {
-	if c.Name == "" || c.Migrations == nil || c.Clock == nil {
+	if !partyForm.MatchString(c.Name) || c.Migrations == nil || c.Clock == nil {
 		return errors.New("database: Config needs Name, Migrations and Clock")
 	}
 	if c.Logger == nil {

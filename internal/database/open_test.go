@@ -51,6 +51,14 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody.Close()
+	rude := raw(t, at("rude.db"))
+	if _, err := rude.Exec(aboutTable + "; INSERT INTO allod_database VALUES (1, 'secret', 0), (2, 'x', 0)"); err == nil {
+		t.Error("a file can belong to two")
+	}
+	if _, err := rude.Exec("INSERT INTO allod_database VALUES (1, char(27) || 'secret', 0)"); err != nil {
+		t.Fatal(err)
+	}
+	rude.Close()
 
 	tests := []struct {
 		name   string
@@ -75,6 +83,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"breaks off", "sqlite:" + write("cut.db", string(content[:5000])), nil, ErrDamaged},
 		{"a stranger's", "sqlite:" + at("stranger.db"), nil, ErrParty},
 		{"another party's", whole.URL, func(c *Config) { c.Name = "relay" }, ErrParty},
+		{"a rude stranger's", "sqlite:" + at("rude.db"), nil, ErrParty},
 		{"does not say whose", "sqlite:" + at("nobody.db"), nil, ErrDamaged},
 	}
 	for _, test := range tests {
@@ -123,6 +132,7 @@ func TestOpenWithoutPermission(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	for name, change := range map[string]func(c *Config){
 		"no name":       func(c *Config) { c.Name = "" },
+		"bad name":      func(c *Config) { c.Name = "Site 1" },
 		"no clock":      func(c *Config) { c.Clock = nil },
 		"no migrations": func(c *Config) { c.Migrations = nil },
 		"empty":         func(c *Config) { c.Migrations = fstest.MapFS{} },
@@ -439,6 +449,7 @@ func TestCancelledWhileBusy(t *testing.T) {
 	before := asked.Load()
 	ended, end := context.WithCancel(ctx)
 	gone := (&held{db: db}).queue(ended, func(*Tx) error { return errors.New("must not run") })
+	until(func() bool { return db.writers.Stats().InUse == 1 }) // the writer is past its wait for work
 	end()
 	mustBe(t, <-gone, ErrCancelled)
 	if _, err := other.Exec("COMMIT"); err != nil {

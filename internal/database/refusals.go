@@ -33,7 +33,7 @@ var (
 		"Give every party a file of its own and correct the path.")
 	ErrNewer = refusal.NewKind("database-newer", 409,
 		"A newer version of Allod has changed this database's schema, and this one does not know it.",
-		"Start the newer version again, or put the copy from before the change in the file's place.")
+		"Start the newer version again, or move the file and those named like it with -wal and -shm away and put the copy from before in its place.")
 	ErrMigration = refusal.NewKind("database-migration", 500,
 		"The database could not be brought to this version's schema. It is as it was, so the version before still works.",
 		"Start the version before again, and look in the log for the reason.")
@@ -63,7 +63,7 @@ var (
 		"Look in the log for the system's reason, and check the disk. Allod goes on by itself when the files can be used again.")
 	ErrDamaged = refusal.NewKind("database-damaged", 500,
 		"The database's file is damaged.",
-		"Stop the process, keep the file for later, and put the last good backup in its place.")
+		"Stop the process, move the file and those named like it with -wal and -shm away, and put the last good backup in its place.")
 )
 
 // Kinds are this package's refusals.

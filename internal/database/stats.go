@@ -40,10 +40,8 @@ func (db *DB) Stats() Stats {
 	return s
 }
 
+// count takes note of a group, which is not empty.
 func (w *writer) count(group []*job, lost error) {
-	if len(group) == 0 {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if lost != nil {

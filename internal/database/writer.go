@@ -290,6 +290,9 @@ func (w *writer) commit() error {
 // answer tells every caller of the group how it went.
 func (w *writer) answer(lost error) {
 	group := w.group
+	if len(group) == 0 {
+		return // all of them had gone before their turn
+	}
 	w.group = nil
 	w.count(group, lost)
 	// Once each: on a full disk, a line for every change would not help.

@@ -224,6 +224,7 @@ func TestCreateWritesOverNoOtherThing(t *testing.T) {
 
 func TestCreateLeavesNothingBehindWhenItFails(t *testing.T) {
 	dir := t.TempDir()
+	t.Chdir(dir) // where a file of no path would be
 	in := func(name string) string { return filepath.Join(dir, name) }
 	write(t, in("file"), nil, 0o600)
 	for what, path := range map[string]string{
@@ -231,6 +232,7 @@ func TestCreateLeavesNothingBehindWhenItFails(t *testing.T) {
 		"a file as a folder": in("file/keys"),
 		"too long a name":    in(strings.Repeat("n", 300)),
 		"a zero byte":        in("a\x00b"),
+		"no path":            "",
 	} {
 		wantKind(t, what, keyfile.Create(path, keysOf(1)), keyfile.ErrUnreadable)
 	}
@@ -293,8 +295,9 @@ func TestLoadOfOtherThings(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	want := keysOf(1)
-	write(t, in("keys"), contentOf(t, want), 0o600)
-	write(t, in("open"), contentOf(t, want), 0o604)
+	content := contentOf(t, want)
+	write(t, in("keys"), content, 0o600)
+	write(t, in("open"), content, 0o604)
 	for _, err := range []error{
 		os.Mkdir(in("folder"), 0o700), syscall.Mkfifo(in("pipe"), 0o600),
 		os.Symlink("keys", in("link")), os.Symlink("open", in("link to open")), os.Symlink("nowhere", in("dangling")),
@@ -304,6 +307,25 @@ func TestLoadOfOtherThings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Opening a pipe waits for a writer. Here is one, so that a Load that opens it
+	// gets keys instead of hanging.
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		if f, err := os.OpenFile(in("pipe"), os.O_WRONLY, 0); err == nil {
+			_, _ = f.Write(content)
+			_ = f.Close()
+		}
+	}()
+	defer func() {
+		// A reader at last lets the writer go.
+		f, err := os.OpenFile(in("pipe"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		<-written
+	}()
 	// A link is followed, and what counts is the file behind it.
 	wantLoads(t, "link", in("link"), want)
 	for name, kind := range map[string]*refusal.Kind{
@@ -441,15 +463,24 @@ func helper(t testing.TB, program string, words ...string) *exec.Cmd {
 	return cmd
 }
 
+// forbidLinks makes hard links fail, where a test knows how.
+var forbidLinks func() error
+
 func TestMain(m *testing.M) {
 	words := strings.Split(os.Getenv("KEYFILE_HELPER"), "\n")
 	path := words[len(words)-1]
 	switch words[0] {
 	case "create": // number, path
-		k := keysOf(words[1][0])
-		fmt.Println("ready")
-		_, _ = io.ReadAll(os.Stdin) // until all are ready
-		say(keyfile.Create(path, k))
+		raceFor(path, words[1][0])
+	case "create without links": // number, path
+		if err := forbidLinks(); err != nil {
+			fmt.Println("said: links cannot be forbidden here")
+			return
+		}
+		if err := os.Link(os.Args[0], path+".link"); !errors.Is(err, fs.ErrPermission) {
+			panic(fmt.Sprint("a link was made: ", err))
+		}
+		raceFor(path, words[1][0])
 	case "create with no room": // path
 		// The system refuses to let a file grow beyond this, as a full disk would.
 		limit := syscall.Rlimit{Cur: 100, Max: 100}
@@ -463,6 +494,15 @@ func TestMain(m *testing.M) {
 	default:
 		os.Exit(m.Run())
 	}
+}
+
+// raceFor creates a key file as soon as standard input ends, which it does for
+// all processes of a race at once.
+func raceFor(path string, number byte) {
+	k := keysOf(number)
+	fmt.Println("ready")
+	_, _ = io.ReadAll(os.Stdin)
+	say(keyfile.Create(path, k))
 }
 
 // say tells the parent process how it went, by the refusal's name.
@@ -486,66 +526,118 @@ func said(t testing.TB, output string) string {
 	return ""
 }
 
+// race lets four processes create one file and returns the number of the winner.
+func race(t testing.TB, path, how string) (winner byte) {
+	t.Helper()
+	type process struct {
+		cmd    *exec.Cmd
+		number byte
+		start  io.WriteCloser
+		out    *bufio.Reader
+	}
+	var all []process
+	for number := byte('0'); number < '4'; number++ {
+		p := process{cmd: helper(t, os.Args[0], how, string(number), path), number: number}
+		var err error
+		if p.start, err = p.cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.out = bufio.NewReader(out)
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	for _, p := range all { // all have their keys and wait
+		if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
+			t.Fatalf("the other process said %q, %v", line, err)
+		}
+	}
+	for _, p := range all {
+		if err := p.start.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var winners []byte
+	for _, p := range all {
+		rest, err := io.ReadAll(p.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		switch word := said(t, string(rest)); word {
+		case "fine":
+			winners = append(winners, p.number)
+		case keyfile.ErrExists.Name():
+		default:
+			t.Errorf("a process got %s", word)
+		}
+	}
+	if len(winners) != 1 {
+		t.Fatalf("%d processes won", len(winners))
+	}
+	return winners[0]
+}
+
 func TestOneOfSeveralProcessesWins(t *testing.T) {
 	for range 3 {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "keys")
-		type process struct {
-			cmd    *exec.Cmd
-			number byte
-			start  io.WriteCloser
-			out    *bufio.Reader
-		}
-		var all []process
-		for number := byte('0'); number < '4'; number++ {
-			p := process{cmd: helper(t, os.Args[0], "create", string(number), path), number: number}
-			var err error
-			if p.start, err = p.cmd.StdinPipe(); err != nil {
-				t.Fatal(err)
-			}
-			out, err := p.cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.out = bufio.NewReader(out)
-			if err := p.cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, p)
-		}
-		for _, p := range all { // all have their keys and wait
-			if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
-				t.Fatalf("the other process said %q, %v", line, err)
-			}
-		}
-		for _, p := range all {
-			if err := p.start.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var winners []byte
-		for _, p := range all {
-			rest, err := io.ReadAll(p.out)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.cmd.Wait(); err != nil {
-				t.Fatal(err)
-			}
-			switch word := said(t, string(rest)); word {
-			case "fine":
-				winners = append(winners, p.number)
-			case keyfile.ErrExists.Name():
-			default:
-				t.Errorf("a process got %s", word)
-			}
-		}
-		if len(winners) != 1 {
-			t.Fatalf("%d processes won", len(winners))
-		}
-		wantLoads(t, "the winner's file", path, keysOf(winners[0]))
+		wantLoads(t, "the winner's file", path, keysOf(race(t, path, "create")))
 		wantNames(t, dir, "keys")
 	}
+}
+
+// A file system may have no hard links. Then a crash can leave a part of a file,
+// but one process still wins, and nothing is written over.
+func TestCreateWithoutHardLinks(t *testing.T) {
+	if forbidLinks == nil {
+		t.Skip("this system has no way to forbid hard links")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "keys")
+	ask := func(path string) string {
+		t.Helper()
+		cmd := helper(t, os.Args[0], "create without links", "x", path)
+		cmd.Stdin = strings.NewReader("")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said(t, string(out))
+	}
+	if got := ask(path); got == "links cannot be forbidden here" {
+		t.Skip(got)
+	} else if got != "fine" {
+		t.Fatalf("creating: %s", got)
+	}
+	wantLoads(t, "the file", path, keysOf('x'))
+	wantNames(t, dir, "keys")
+	if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+	write(t, path, []byte("damaged"), 0o600)
+	if got := ask(path); got != keyfile.ErrExists.Name() {
+		t.Errorf("creating over a file: %s", got)
+	}
+	if content, err := os.ReadFile(path); err != nil || string(content) != "damaged" {
+		t.Errorf("the file became %q, %v", content, err)
+	}
+	if got := ask(filepath.Join(dir, "missing", "keys")); got != keyfile.ErrUnreadable.Name() {
+		t.Errorf("creating in a folder that is not there: %s", got)
+	}
+	wantNames(t, dir, "keys")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	wantLoads(t, "the winner's file", path, keysOf(race(t, path, "create without links")))
+	wantNames(t, dir, "keys")
 }
 
 func TestCreateOnAFullDiskLeavesNothingBehind(t *testing.T) {
@@ -574,7 +666,7 @@ func TestWithoutPermission(t *testing.T) {
 		}
 	}
 	content := contentOf(t, keysOf(1))
-	for _, folder := range []string{"mine", "closed", "read only"} {
+	for _, folder := range []string{"mine", "closed", "read only", "write only"} {
 		if err := os.Mkdir(in(folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -585,7 +677,7 @@ func TestWithoutPermission(t *testing.T) {
 	run := func(words ...string) *exec.Cmd { return helper(t, os.Args[0], words...) }
 	if os.Geteuid() == 0 {
 		const nobody = 65534
-		for _, name := range []string{"mine", "mine/good", "mine/unreadable", "closed", "closed/keys", "read only"} {
+		for _, name := range []string{"mine", "mine/good", "mine/unreadable", "closed", "closed/keys", "read only", "write only"} {
 			if err := os.Chown(in(name), nobody, nobody); err != nil {
 				t.Skipf("this machine does not let root give a file away: %v", err)
 			}
@@ -603,7 +695,7 @@ func TestWithoutPermission(t *testing.T) {
 			return cmd
 		}
 	}
-	for name, mode := range map[string]fs.FileMode{"closed": 0, "read only": 0o500} {
+	for name, mode := range map[string]fs.FileMode{"closed": 0, "read only": 0o500, "write only": 0o300} {
 		if err := os.Chmod(in(name), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -643,10 +735,15 @@ func TestWithoutPermission(t *testing.T) {
 			t.Errorf("creating %s: %s, want %s", name, got, keyfile.ErrUnreadable.Name())
 		}
 	}
+	// A folder that cannot be opened cannot be synced, so nobody can say that the
+	// file is on the disk.
+	if got := ask("create", "1", in("write only/new")); got != keyfile.ErrUnreadable.Name() {
+		t.Errorf("creating in a folder that cannot be read: %s", got)
+	}
 	if got := ask("create", "1", in("mine/new")); got != "fine" {
 		t.Errorf("creating in an own folder: %s", got)
 	}
-	for _, name := range []string{"closed", "read only"} { // so that the folder can be removed
+	for _, name := range []string{"closed", "read only", "write only"} { // so that the folder can be removed
 		if err := os.Chmod(in(name), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,12 @@
 package backend_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +173,53 @@ func TestTable(t *testing.T) {
 	backend.IDs()[0] = "changed" // by a caller
 	if backend.IDs()[0] == "changed" {
 		t.Error("a caller can change the table")
+	}
+}
+
+// TestTableIsTheContracts compares with the recorded table.
+func TestTableIsTheContracts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "testdata", "limits.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded struct {
+		Cases []struct {
+			Name  string
+			Value json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(text, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, c := range recorded.Cases {
+		id, ok := strings.CutPrefix(c.Name, "backend ")
+		if !ok {
+			continue
+		}
+		var want struct {
+			ID             backend.ID
+			Class          backend.Class
+			Cost           *backend.Cost
+			DefaultBaseURL string
+		}
+		if err := json.Unmarshal(c.Value, &want); err != nil {
+			t.Fatal(err)
+		}
+		if want.ID == "" {
+			continue // recorded as none of the table
+		}
+		rows++
+		got, ok := backend.Find(backend.ID(id))
+		if want.Cost == nil {
+			want.Cost = new(backend.Cost)
+		}
+		if !ok || got != (backend.Descriptor{ID: want.ID, Class: want.Class, Cost: *want.Cost, DefaultBaseURL: want.DefaultBaseURL}) {
+			t.Errorf("%s is %+v, recorded as %s", id, got, c.Value)
+		}
+	}
+	if rows != len(backend.IDs()) {
+		t.Errorf("%d rows are recorded, and the table has %d", rows, len(backend.IDs()))
 	}
 }
 

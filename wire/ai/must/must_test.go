@@ -1,6 +1,7 @@
 package must_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,6 +64,58 @@ func TestRegister(t *testing.T) {
 	must.All()[0].ID = "changed" // by a caller
 	if must.All()[0].ID == "changed" {
 		t.Error("a caller can change the register")
+	}
+}
+
+// TestRegisterIsTheContracts compares with what was recorded.
+func TestRegisterIsTheContracts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "testdata", "limits.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded struct {
+		Cases []struct {
+			Name  string
+			Value json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(text, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	entries := 0
+	for _, c := range recorded.Cases {
+		var ids []string
+		switch id, ok := strings.CutPrefix(c.Name, "MUST "); {
+		case ok:
+			entries++
+			var want struct {
+				ID, Source string
+				EnforcedBy must.Enforcer
+				VerifiedBy []must.Proof
+			}
+			if err := json.Unmarshal(c.Value, &want); err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(must.All(), func(m must.Must) bool { return m.ID == id })
+			if i < 0 {
+				t.Errorf("%s is missing", id)
+				continue
+			}
+			got := must.All()[i]
+			if got.ID != want.ID || got.Source != want.Source || got.EnforcedBy != want.EnforcedBy || !slices.Equal(got.ProvedBy, want.VerifiedBy) {
+				t.Errorf("%+v, recorded as %s", got, c.Value)
+			}
+		case c.Name == "MUST_IDS":
+			if err := json.Unmarshal(c.Value, &ids); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.EqualFunc(must.All(), ids, func(m must.Must, id string) bool { return m.ID == id }) {
+				t.Error("the ids or their order are not the recorded ones")
+			}
+		}
+	}
+	if entries != len(must.All()) {
+		t.Errorf("%d are recorded, and the register has %d", entries, len(must.All()))
 	}
 }
 

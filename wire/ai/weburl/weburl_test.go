@@ -37,6 +37,7 @@ func TestParse(t *testing.T) {
 		"localhost:3000":              {"localhost:3000", "localhost", ""},
 		"file:///etc/passwd":          {"file:///etc/passwd", "file", ""},
 		"foo://A.example/x":           {"foo://A.example/x", "foo", "A.example"},
+		"https://a.example/?q=1#f":    {"https://a.example/?q=1#f", "https", "a.example"},
 		"data:,x y":                   {"data:,x y", "data", ""},
 	} {
 		u, err := weburl.Parse(text)
