@@ -309,15 +309,23 @@ func TestLoadOfOtherThings(t *testing.T) {
 	}
 	// Opening a pipe waits for a writer. Here is one, so that a Load that opens it
 	// gets keys instead of hanging.
-	written := make(chan struct{})
+	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
-		if f, err := os.OpenFile(in("pipe"), os.O_WRONLY, 0); err == nil {
-			_, _ = f.Write(content)
-			_ = f.Close()
+		for {
+			if f, err := os.OpenFile(in("pipe"), os.O_WRONLY, 0); err == nil {
+				_, _ = f.Write(content)
+				_ = f.Close()
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
 		}
 	}()
 	defer func() {
+		close(stop)
 		// A reader at last lets the writer go.
 		f, err := os.OpenFile(in("pipe"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {

@@ -163,7 +163,7 @@ func (f *fixture) device(owner ai.Owner, seed byte) ai.RunnerID {
 }
 
 // Pair pairs a device, from start to approval.
-func Pair(t *testing.T, store site.Store, owner ai.Owner, seed byte, now ai.Millis) ai.RunnerID {
+func Pair(t testing.TB, store site.Store, owner ai.Owner, seed byte, now ai.Millis) ai.RunnerID {
 	t.Helper()
 	p := pairing(seed, now)
 	id := ai.RunnerID(fmt.Sprintf("runner-%s-%d", owner, seed))
