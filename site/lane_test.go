@@ -3,6 +3,7 @@ package site_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,8 +52,7 @@ func TestLane(t *testing.T) {
 	if *got.Provenance != want {
 		t.Errorf("provenance %+v, want %+v", *got.Provenance, want)
 	}
-	h.site.Close()
-	if err := h.store.Close(); err != nil {
+	if err := errors.Join(h.site.Close(), h.store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	defer h.open() // for the clean-up
@@ -411,7 +411,9 @@ func TestHeld(t *testing.T) {
 	wantCode(t, "a held claim of a revoked device", answer(out), "revoked")
 	p = second
 	out = begin(ai.EndpointHeartbeat, p.beatBody())
-	h.site.Close()
+	if err := h.site.Close(); err != nil {
+		t.Error(err)
+	}
 	if w := answer(out); w.Code != http.StatusOK {
 		t.Errorf("at the end: %d %s", w.Code, w.Body)
 	}

@@ -73,8 +73,7 @@ func (h *house) open(change ...func(*site.Config)) {
 }
 
 func (h *house) close() {
-	h.site.Close()
-	if err := h.store.Close(); err != nil {
+	if err := errors.Join(h.site.Close(), h.store.Close()); err != nil {
 		h.t.Error(err)
 	}
 }

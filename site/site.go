@@ -25,8 +25,10 @@ var ErrConfig = refusal.NewKind("site-config", 400,
 // Config says how a site works. Store and Keys are required; every other field
 // has a default that fits most sites.
 type Config struct {
-	// Store keeps what must not be forgotten. The site does not close it.
+	// Store keeps what must not be forgotten.
 	Store Store
+	// CloseStore makes Close close the store too.
+	CloseStore bool
 	// Keys are the site's private keys. New material is sealed to the first; the
 	// others still open what was sealed to them. See docs/site-keys.md.
 	Keys []key.SiteKeys
@@ -178,10 +180,15 @@ func (s *Site) KeyID() key.Fingerprint { return s.core.vault.current.Identity().
 // whose leases have lapsed and expires what is over.
 func (s *Site) Sweep(ctx context.Context) error { return s.core.sweep(ctx) }
 
-// Close ends held requests and the sweeps. It does not close the store.
-func (s *Site) Close() {
+// Close ends held requests and the sweeps, and the store where Config says so.
+// It returns the store's error.
+func (s *Site) Close() error {
 	s.stop()
 	s.done.Wait()
+	if s.core.CloseStore {
+		return s.core.Store.Close()
+	}
+	return nil
 }
 
 // keepHouse sweeps lapsed leases and expired jobs every second, and removes what

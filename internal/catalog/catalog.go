@@ -14,6 +14,7 @@ import (
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/appapi"
+	"github.com/allodhq/allod/site/sqlite"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
@@ -29,6 +30,7 @@ func All() []refusal.Registry {
 		cli.Kinds,
 		site.Refusals,
 		site.StoreKinds,
+		sqlite.Kinds,
 		appapi.Kinds,
 		httpd.Kinds,
 		backup.Kinds,

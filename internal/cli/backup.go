@@ -36,8 +36,8 @@ var (
 
 // The files of a site's folder.
 const (
-	siteDatabase = "site.db"
-	siteKeys     = "site-keys.json"
+	siteDatabase = sqlite.DatabaseFile
+	siteKeys     = sqlite.KeyFile
 	appKeyFile   = "app-key"
 	lockFile     = "allod.lock"
 )

@@ -172,7 +172,7 @@ func serveSite(ctx context.Context, env Env, f serveFlags, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // the store is closed after it
 	served.Handler = siteMux(s, appKey)
 	admin, err := httpd.NewAdmin(f.data, func(ctx context.Context) error {
 		_, err := store.Keys().Keys(ctx)

@@ -53,6 +53,7 @@ var places = []struct {
 	{"internal/cli/...", assembly},
 
 	{"cmd/...", command},
+	{"examples/...", command},
 
 	{"internal/repocheck", workshop},
 	{"internal/tools/...", workshop},

@@ -31,7 +31,7 @@ func newAPI(t *testing.T) (http.Handler, appapi.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(); _ = store.Close() })
+	t.Cleanup(func() { _ = s.Close(); _ = store.Close() })
 	k, err := appapi.NewKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
