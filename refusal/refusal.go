@@ -72,7 +72,8 @@ func (r *Refusal) LogValue() slog.Value {
 		attrs = append(attrs, slog.String("detail", r.detail))
 	}
 	if r.cause != nil {
-		attrs = append(attrs, slog.String("cause", r.cause.Error()))
+		// Not its text: a cause that is a refusal has a cause of its own.
+		attrs = append(attrs, slog.Any("cause", r.cause))
 	}
 	return slog.GroupValue(attrs...)
 }
@@ -86,17 +87,25 @@ var Internal = NewKind("internal", 500,
 var Kinds = Registry{Title: "Anywhere", Kinds: []*Kind{Internal}}
 
 // From finds the refusal in err. A bare kind becomes a refusal without detail;
-// any other error becomes [Internal] with err as its cause. From(nil) is nil.
+// any other error becomes [Internal] with err as its cause. From(nil) is nil. A
+// nil pointer to a refusal or a kind that was returned as an error is a mistake
+// of the code and comes out as [Internal].
 func From(err error) *Refusal {
 	if err == nil {
 		return nil
 	}
 	var r *Refusal
-	if errors.As(err, &r) {
-		return r
-	}
 	var k *Kind
-	if errors.As(err, &k) {
+	switch {
+	case errors.As(err, &r):
+		if r == nil {
+			return &Refusal{kind: Internal}
+		}
+		return r
+	case errors.As(err, &k):
+		if k == nil {
+			k = Internal
+		}
 		return &Refusal{kind: k}
 	}
 	return Internal.Because(err)

@@ -1,9 +1,11 @@
 package refusal_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -252,5 +254,29 @@ func TestRegistry(t *testing.T) {
 	}
 	if refusal.Kinds.Find("internal") != refusal.Internal || len(refusal.Kinds.Kinds) != 1 || refusal.Kinds.Title == "" {
 		t.Errorf("Kinds = %+v", refusal.Kinds)
+	}
+}
+
+// TestNilRefusals holds that a nil pointer in an error, a mistake of the code,
+// is answered and does not panic.
+func TestNilRefusals(t *testing.T) {
+	for _, err := range []error{(*refusal.Refusal)(nil), (*refusal.Kind)(nil)} {
+		if r := refusal.From(err); r == nil || r.Kind() != refusal.Internal {
+			t.Errorf("%T becomes %v", err, r)
+		}
+		if code := refusal.ExitCode(err); code != 1 {
+			t.Errorf("%T ends with %d", err, code)
+		}
+	}
+}
+
+// TestCausesInLogs holds that the innermost cause reaches the log, through
+// refusals that were caused by refusals.
+func TestCausesInLogs(t *testing.T) {
+	var b bytes.Buffer
+	inner := refusal.Internal.Because(errors.New("the innermost"))
+	slog.New(slog.NewTextHandler(&b, nil)).Error("m", "error", refusal.Internal.Because(inner))
+	if !strings.Contains(b.String(), "the innermost") {
+		t.Errorf("logged %s", b.String())
 	}
 }

@@ -112,6 +112,33 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
+// TestOpenTogether races many first starts. The lock is each open file's, so
+// one process is as good as many.
+func TestOpenTogether(t *testing.T) {
+	for range 4 {
+		c := tempConfig(t)
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				<-start
+				db, err := Open(ctx, c)
+				if err == nil {
+					err = errors.Join(add(db, fmt.Sprint(i)), db.Close())
+				}
+				if err != nil {
+					t.Error(explain(err))
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if got := names(t, mustOpen(t, c)); len(got) != 8 {
+			t.Errorf("items are %v", got)
+		}
+	}
+}
+
 // childAppend adds items without end and prints the name of each that was
 // acknowledged.
 func childAppend() error {

@@ -96,7 +96,7 @@ func Load[R key.Role](path string) (key.Keys[R], error) {
 	case !info.Mode().IsRegular():
 		return none, ErrUnreadable.With("The path is not a plain file.")
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|openWithoutWait, 0)
 	if err != nil {
 		return none, ErrUnreadable.Because(err)
 	}

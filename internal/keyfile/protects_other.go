@@ -8,5 +8,8 @@ import "io/fs"
 // not an access list, so nothing would.
 const protects = false
 
+// openWithoutWait is not needed here, since nothing is read.
+const openWithoutWait = 0
+
 // foreign is never asked here, since nothing is read.
 func foreign(fs.FileInfo) bool { return false }

@@ -11,6 +11,10 @@ import (
 // protects reports whether mode 0600 keeps other users out.
 const protects = true
 
+// openWithoutWait keeps the opening of a pipe from waiting for a writer, should
+// the name have become one.
+const openWithoutWait = syscall.O_NONBLOCK
+
 // foreign reports whether the file belongs to a user who is neither this one
 // nor root: its owner can always change the mode back and read it.
 func foreign(info fs.FileInfo) bool {
