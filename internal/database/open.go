@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"path/filepath"
 	"runtime"
@@ -216,7 +217,7 @@ func Open(ctx context.Context, config Config) (_ *DB, err error) {
 			_ = db.writers.Close()
 		}
 	}()
-	c, err := db.writers.Conn(ctx)
+	c, err := db.connect(ctx)
 	if err != nil {
 		return nil, named(db.folder, err)
 	}
@@ -249,6 +250,24 @@ func (db *DB) probe(ctx context.Context) error {
 		return named(db.folder, err)
 	}
 	return a.judge(db.config.Name, db.newest)
+}
+
+// connect opens the writer's connection. The engine does not wait for its lock
+// when it gives a file its log, since two who wait for each other would wait for
+// ever. So when several processes start on a new file, all but one try again.
+func (db *DB) connect(ctx context.Context) (*sql.Conn, error) {
+	for waited, pause := time.Duration(0), time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		c, err := db.writers.Conn(ctx)
+		if !errors.Is(err, sqlite3.BUSY) || waited >= db.config.engine.busy {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause + rand.N(pause)): // else they would meet again
+			waited += pause
+		}
+	}
 }
 
 // logged makes sure that the write-ahead log is in use. On some network

@@ -433,6 +433,43 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// TestBusyWithoutLog opens a file that is yet to get its log while another
+// process has it: the engine itself would not wait at all.
+func TestBusyWithoutLog(t *testing.T) {
+	c := tempConfig(t)
+	copied := configAt(c.file() + ".copy")
+	if err := mustOpen(t, c).Backup(ctx, copied.file()); err != nil {
+		t.Fatal(explain(err))
+	}
+	other := raw(t, copied.file())
+	other.SetMaxOpenConns(1)
+	if _, err := other.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	copied.engine.busy = time.Millisecond
+	_, err := Open(ctx, copied)
+	mustBe(t, err, ErrBusy)
+	copied.engine.busy = time.Hour
+	ended, end := context.WithCancel(ctx)
+	opened := make(chan error)
+	go func() { _, err := Open(ended, copied); opened <- err }()
+	end()
+	mustBe(t, <-opened, ErrCancelled)
+	go func() {
+		db, err := Open(ctx, copied)
+		if err == nil {
+			err = errors.Join(db.Check(ctx), db.Close())
+		}
+		opened <- err
+	}()
+	if _, err := other.Exec("COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Error(explain(err))
+	}
+}
+
 // TestCancelledWhileBusy lets the only caller go while the writer waits for
 // another process.
 func TestCancelledWhileBusy(t *testing.T) {
