@@ -42,10 +42,11 @@ func (s Sealing) sealTo(p SealingPublic, message []byte) ([]byte, error) {
 }
 
 // Open opens a box that [SealingPublic.Seal] or libsodium sealed to this key.
-// It returns [ErrUnopenable] when it cannot, and says no more about it.
+// It returns [ErrUnopenable] when it cannot, and says no more about it; the zero
+// value, which is no key, returns [ErrNoKey].
 func (s Sealing) Open(box []byte) ([]byte, error) {
 	if s.private == nil {
-		return nil, errNoKey
+		return nil, ErrNoKey
 	}
 	if len(box) < BoxOverhead {
 		return nil, ErrUnopenable

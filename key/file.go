@@ -47,10 +47,11 @@ var (
 // MarshalFile returns the content of a key file: the private halves in the
 // clear, as the contract's StoredKeys object, indented, with a final newline.
 // This is the only way out for a private key. Only internal/keyfile may call
-// it, which a test of the repository holds.
+// it, which a test of the repository holds. It returns [ErrNoKey], and
+// another error for keys from before 1970.
 func MarshalFile[R Role](k Keys[R]) ([]byte, error) {
 	if k.IsZero() {
-		return nil, errNoKey
+		return nil, ErrNoKey
 	}
 	text, err := storedShape.Append(nil, stored{
 		identityPublic:    k.identity.signing.String(),

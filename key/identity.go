@@ -98,7 +98,8 @@ type DeviceKeys = Keys[DeviceRole]
 type SiteKeys = Keys[SiteRole]
 
 // NewKeys makes both pairs from 64 bytes of rand and binds them. created is
-// kept to the millisecond. It returns rand's error.
+// kept to the millisecond; keys from before 1970 cannot be written to a file. It
+// returns rand's error.
 func NewKeys[R Role](rand io.Reader, created time.Time) (Keys[R], error) {
 	signing, err := NewSigning(rand)
 	if err != nil {

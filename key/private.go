@@ -3,7 +3,6 @@ package key
 import (
 	"crypto/ecdh"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,7 +28,8 @@ type Opener interface {
 	// Public is the half that others seal to.
 	Public() SealingPublic
 	// Open opens a sealed box. It returns [ErrUnopenable] for a box that was
-	// sealed to another key or changed, and says no more about it.
+	// sealed to another key or changed, and says no more about it. Any other
+	// error means that the key could not be used.
 	Open(box []byte) ([]byte, error)
 }
 
@@ -63,10 +63,10 @@ func (s Signing) Public() SigningPublic {
 	return p
 }
 
-// Sign signs the message (RFC 8032). It fails only for the zero value.
+// Sign signs the message (RFC 8032). It returns [ErrNoKey] for the zero value.
 func (s Signing) Sign(message []byte) (Signature, error) {
 	if s.private == nil {
-		return Signature{}, errNoKey
+		return Signature{}, ErrNoKey
 	}
 	var sig Signature
 	copy(sig.b[:], ed25519.Sign(s.private(), message))
@@ -107,8 +107,6 @@ func (s Sealing) Public() SealingPublic {
 	}
 	return p
 }
-
-var errNoKey = errors.New("key: the zero value is no key")
 
 // hidden gives a private half its silence. The func makes == a compile error.
 type hidden struct{ _ [0]func() }

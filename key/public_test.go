@@ -421,11 +421,11 @@ func TestKeysKeepNoMemoryOfTheCaller(t *testing.T) {
 }
 
 func TestKindsAreRegistered(t *testing.T) {
-	all := []*refusal.Kind{key.ErrText, key.ErrBinding, key.ErrWeak, key.ErrUnopenable, key.ErrPrivate, key.ErrFile}
+	all := []*refusal.Kind{key.ErrText, key.ErrBinding, key.ErrWeak, key.ErrUnopenable, key.ErrPrivate, key.ErrNoKey, key.ErrFile}
 	if len(key.Kinds.Kinds) != len(all) {
 		t.Errorf("%d kinds are registered, want %d", len(key.Kinds.Kinds), len(all))
 	}
-	status := map[*refusal.Kind]int{key.ErrPrivate: 500, key.ErrFile: 500}
+	status := map[*refusal.Kind]int{key.ErrPrivate: 500, key.ErrNoKey: 500, key.ErrFile: 500}
 	for _, k := range all {
 		if key.Kinds.Find(k.Name()) != k {
 			t.Errorf("%s is not registered", k.Name())

@@ -19,6 +19,9 @@ var (
 	ErrPrivate = refusal.NewKind("key-private", 500,
 		"Something tried to write out a private key where only a key file may hold one.",
 		"Report this with the log line; the key itself was not written.")
+	ErrNoKey = refusal.NewKind("key-none", 500,
+		"A key was used that was never made or loaded.",
+		"Report this with the log line; nothing was signed, opened or written.")
 	ErrFile = refusal.NewKind("key-file-damaged", 500,
 		"The key file is damaged: it is not what was once written, or its halves do not fit together.",
 		"Put back a backup of the file. Allod never makes a new key over a damaged file, since that would be another identity.")
@@ -26,5 +29,5 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "Keys", Kinds: []*refusal.Kind{
-	ErrText, ErrBinding, ErrWeak, ErrUnopenable, ErrPrivate, ErrFile,
+	ErrText, ErrBinding, ErrWeak, ErrUnopenable, ErrPrivate, ErrNoKey, ErrFile,
 }}

@@ -25,6 +25,14 @@ func (r *Refusal) Detail() string { return r.detail }
 // means that nothing is said about it.
 func (r *Refusal) RetryAfter() time.Duration { return r.retryAfter }
 
+// RetrySeconds is RetryAfter in whole seconds, rounded up, as it travels.
+func (r *Refusal) RetrySeconds() int64 {
+	if r.retryAfter <= 0 {
+		return 0
+	}
+	return int64((r.retryAfter-1)/time.Second) + 1 // adding to it first could overflow
+}
+
 // With returns a copy with that detail. See [Kind.With].
 func (r *Refusal) With(detail string) *Refusal {
 	c := *r

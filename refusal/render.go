@@ -2,7 +2,6 @@ package refusal
 
 import (
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -31,7 +30,7 @@ func JSON(err error) []byte {
 	b = appendMember(append(b, ','), "wayOut", r.kind.wayOut)
 	if r.retryAfter > 0 {
 		b = append(b, `,"retryAfter":`...)
-		b = append(b, jsontext.Int(seconds(r.retryAfter)).String()...)
+		b = append(b, jsontext.Int(r.RetrySeconds()).String()...)
 	}
 	return append(b, '}')
 }
@@ -85,9 +84,6 @@ func (r *Refusal) message() string {
 	}
 	return r.kind.meaning + " " + r.detail
 }
-
-// seconds rounds up. d is positive, and adding to it first could overflow.
-func seconds(d time.Duration) int64 { return int64((d-1)/time.Second) + 1 }
 
 // appendMember cannot fail: names are ASCII, and jsontext replaces invalid
 // UTF-8 before it reports it.

@@ -55,7 +55,7 @@ func (h *handler) pairStart(c *call, p ai.PairStartRequest) ([]byte, error) {
 		return nil, err
 	}
 	return c.codec.PairStartResponse.Write(ai.PairStartResponse{
-		DeviceCode: code, UserCode: n.UserCode, VerificationURL: h.c.VerificationURL,
+		DeviceCode: ai.DeviceCode(code), UserCode: n.UserCode, VerificationURL: h.c.VerificationURL,
 		ExpiresAt: n.ExpiresAt, PollIntervalMs: h.c.PollInterval.Milliseconds(),
 	})
 }

@@ -233,7 +233,7 @@ func TestPairing(t *testing.T) {
 	if got := p.poll(late.DeviceCode); got.Status != ai.PairExpired {
 		t.Errorf("late: %+v", got)
 	}
-	wantCode(t, "an unknown code", h.post("pair", write(t, codec.PairRequest, ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: repeat("x", 43)}})), "not-found")
+	wantCode(t, "an unknown code", h.post("pair", write(t, codec.PairRequest, ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: ai.DeviceCode(repeat("x", 43))}})), "not-found")
 
 	// A sealing key that the identity did not sign is not paired.
 	id := ai.PublicIdentityOf(p.keys.Identity())

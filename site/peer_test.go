@@ -156,7 +156,7 @@ func (p *peer) start() ai.PairStartResponse {
 	return read(p.h.t, codec.PairStartResponse, p.h.post("pair", body))
 }
 
-func (p *peer) poll(code string) ai.PairPollResponse {
+func (p *peer) poll(code ai.DeviceCode) ai.PairPollResponse {
 	p.h.t.Helper()
 	return read(p.h.t, codec.PairPollResponse, p.h.post("pair", write(p.h.t, codec.PairRequest, ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: code}})))
 }

@@ -154,15 +154,34 @@ func TestRestoreWritesOverNothing(t *testing.T) {
 	}
 }
 
-func TestRecipient(t *testing.T) {
+func TestRecovery(t *testing.T) {
 	dir := t.TempDir()
-	first, shown, err := Recipient(dir)
-	if err != nil || !strings.HasPrefix(shown, "AGE-SECRET-KEY-1") {
-		t.Fatalf("shown %d bytes, %v", len(shown), err)
+	load := func() *Recovery {
+		t.Helper()
+		r, err := LoadRecovery(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
-	again, shownAgain, err := Recipient(dir)
-	if err != nil || shownAgain != "" || again.(*age.X25519Recipient).String() != first.(*age.X25519Recipient).String() {
-		t.Errorf("the second time: %v, shown again: %v, %v", again, shownAgain != "", err)
+	// Until it is kept, a new key is made and shown each time.
+	lost := load()
+	first := load()
+	if !strings.HasPrefix(first.ShownOnce(), "AGE-SECRET-KEY-1") || first.ShownOnce() == lost.ShownOnce() {
+		t.Error("a key that was not kept came back, or none was shown")
+	}
+	if err := first.Keep(); err != nil {
+		t.Fatal(err)
+	}
+	again := load()
+	if again.ShownOnce() != "" || again.To.(*age.X25519Recipient).String() != first.To.(*age.X25519Recipient).String() {
+		t.Error("the second time another key came, or it was shown again")
+	}
+	if err := errors.Join(again.Keep(), again.Keep()); err != nil {
+		t.Errorf("keeping what is kept: %v", err)
+	}
+	if err := lost.Keep(); !errors.Is(err, ErrFiles) {
+		t.Errorf("a second new key was kept over the first: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
@@ -176,7 +195,7 @@ func TestRecipient(t *testing.T) {
 	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Recipient(dir); !errors.Is(err, ErrRecipient) {
+	if _, err := LoadRecovery(dir); !errors.Is(err, ErrRecipient) {
 		t.Errorf("a damaged file: %v", err)
 	}
 }

@@ -15,37 +15,62 @@ import (
 // up.
 const recipientFile = "backup-recipient.txt"
 
-// Recipient returns the recovery key's public half that belongs to a party's
-// folder. The first time it makes the key, keeps the public half in the folder,
-// and returns the private half, to be shown once and nowhere kept. It returns
-// [ErrRecipient] and [ErrFiles].
-func Recipient(dir string) (to age.Recipient, shownOnce string, err error) {
-	path := filepath.Join(dir, recipientFile)
-	f, err := os.Open(path)
+// Recovery is the recovery key of a party's folder.
+type Recovery struct {
+	// To is the public half, to which archives are sealed.
+	To age.Recipient
+
+	path    string
+	private *age.X25519Identity // nil unless it is new
+}
+
+// LoadRecovery returns the recovery key of a folder, or a new one where there is
+// none yet. A new one is kept only by [Recovery.Keep], so that a first backup
+// that fails leaves nothing behind. It returns [ErrRecipient] and [ErrFiles].
+func LoadRecovery(dir string) (*Recovery, error) {
+	r := &Recovery{path: filepath.Join(dir, recipientFile)}
+	f, err := os.Open(r.path)
 	switch {
-	case err == nil:
-		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, 1024))
-		if err != nil {
-			return nil, "", ErrFiles.Because(err)
+	case errors.Is(err, fs.ErrNotExist):
+		if r.private, err = age.GenerateX25519Identity(); err != nil {
+			return nil, ErrFiles.Because(err)
 		}
-		r, err := age.ParseX25519Recipient(strings.TrimSpace(string(text)))
-		if err != nil {
-			return nil, "", ErrRecipient
-		}
-		return r, "", nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, "", ErrFiles.Because(err)
+		r.To = r.private.Recipient()
+		return r, nil
+	case err != nil:
+		return nil, ErrFiles.Because(err)
 	}
-	identity, err := age.GenerateX25519Identity()
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1024))
 	if err != nil {
-		return nil, "", ErrFiles.Because(err)
+		return nil, ErrFiles.Because(err)
 	}
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if r.To, err = age.ParseX25519Recipient(strings.TrimSpace(string(text))); err != nil {
+		return nil, ErrRecipient
+	}
+	return r, nil
+}
+
+// ShownOnce is the private half of a new key, to be shown and nowhere kept, or
+// "" for a key that was shown before.
+func (r *Recovery) ShownOnce() string {
+	if r.private == nil {
+		return ""
+	}
+	return r.private.String()
+}
+
+// Keep makes a new key the folder's: from now on it is not shown again. Call it
+// once the archive is safe and the key has been shown. It returns [ErrFiles].
+func (r *Recovery) Keep() error {
+	if r.private == nil {
+		return nil
+	}
+	out, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, "", ErrFiles.Because(err)
+		return ErrFiles.Because(err)
 	}
-	_, err = io.WriteString(out, identity.Recipient().String()+"\n")
+	_, err = io.WriteString(out, r.private.Recipient().String()+"\n")
 	if err == nil {
 		err = out.Sync()
 	}
@@ -53,8 +78,8 @@ func Recipient(dir string) (to age.Recipient, shownOnce string, err error) {
 		err = closing
 	}
 	if err != nil {
-		_ = os.Remove(path)
-		return nil, "", ErrFiles.Because(err)
+		_ = os.Remove(r.path)
+		return ErrFiles.Because(err)
 	}
-	return identity.Recipient(), identity.String(), nil
+	return nil
 }

@@ -26,6 +26,9 @@ var (
 	ErrNothing = refusal.NewKind("backup-nothing", 404,
 		"There is no site's database in this folder.",
 		"Give the folder that the site was started with as --data.")
+	ErrNoArchive = refusal.NewKind("backup-absent", 404,
+		"There is no archive at this path.",
+		"Check the path of the archive.")
 	ErrRunning = refusal.NewKind("party-running", 409,
 		"A process is using this folder.",
 		"Stop it first, then run the command again.")
@@ -64,11 +67,9 @@ Without it no archive can be read, and with it every one can.`,
 			if data == "" || out == "" {
 				return ErrUsage.With("The flags --data and --out are needed.")
 			}
-			r, err := writeBackup(cmd.Context(), data, out, keyFiles)
-			if err != nil {
-				return err
-			}
-			return print(cmd, env, r, func(w io.Writer) error { return writeBackupReport(w, r) })
+			return writeBackup(cmd.Context(), data, out, keyFiles, func(r backupReport) error {
+				return print(cmd, env, r, func(w io.Writer) error { return writeBackupReport(w, r) })
+			})
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "the site's folder")
@@ -77,48 +78,53 @@ Without it no archive can be read, and with it every one can.`,
 	return cmd
 }
 
-func writeBackup(ctx context.Context, data, out string, keyFiles []string) (r backupReport, err error) {
+// writeBackup writes an archive and shows what it did. A new recovery key is
+// kept only when both have succeeded: a key that nobody has seen opens nothing.
+func writeBackup(ctx context.Context, data, out string, keyFiles []string, show func(backupReport) error) error {
 	if _, err := os.Stat(filepath.Join(data, siteDatabase)); err != nil {
-		return r, ErrNothing.Because(err)
+		return ErrNothing.Because(err)
 	}
 	release, err := lock(data)
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer release()
 	scratch, err := os.MkdirTemp(data, "backup-")
 	if err != nil {
-		return r, backup.ErrFiles.Because(err)
+		return backup.ErrFiles.Because(err)
 	}
 	defer os.RemoveAll(scratch)
 	parts, err := siteParts(ctx, data, scratch, keyFiles)
 	if err != nil {
-		return r, err
+		return err
 	}
-	to, shownOnce, err := backup.Recipient(data)
+	recovery, err := backup.LoadRecovery(data)
 	if err != nil {
-		return r, err
+		return err
 	}
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return r, ErrOutput.Because(err)
+		return ErrOutput.Because(err)
 	}
-	err = backup.Write(f, to, sqlite.Name, time.Now(), parts)
+	err = backup.Write(f, recovery.To, sqlite.Name, time.Now(), parts)
 	if err == nil {
 		err = f.Sync()
 	}
 	if closing := f.Close(); err == nil {
 		err = closing
 	}
+	if err == nil {
+		r := backupReport{Archive: out, RecoveryKey: recovery.ShownOnce()}
+		for _, p := range parts {
+			r.Parts = append(r.Parts, p.Name)
+		}
+		err = show(r)
+	}
 	if err != nil {
 		_ = os.Remove(out)
-		return r, err
+		return err
 	}
-	r = backupReport{Archive: out, RecoveryKey: shownOnce}
-	for _, p := range parts {
-		r.Parts = append(r.Parts, p.Name)
-	}
-	return r, nil
+	return recovery.Keep()
 }
 
 // siteParts are a consistent copy of the database and the key files.
@@ -196,7 +202,10 @@ is read from standard input, so that it stands in no command line and no history
 				return ErrUsage.With("The flags --in and --data are needed.")
 			}
 			f, err := os.Open(in)
-			if err != nil {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return ErrNoArchive
+			case err != nil:
 				return backup.ErrFiles.Because(err)
 			}
 			defer f.Close()

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,7 +26,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrRunning, ErrOutput, ErrData, ErrAppKeyFile}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrRunning, ErrOutput, ErrData, ErrAppKeyFile}}
 
 // Env is what a command has of the world around it.
 type Env struct {
@@ -46,14 +48,24 @@ func Run(ctx context.Context, env Env, args []string) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		text := refusal.Terminal(err)
-		// Asked of the words themselves, since an error may come before the
-		// flags are read.
-		if slices.Contains(args, "--json") {
+		// The system's own words for an error number are no input and no secret,
+		// and a command has no log in which to look for them.
+		var number syscall.Errno
+		if errors.As(err, &number) {
+			text += "\nThe system says: " + number.Error() + "."
+		}
+		if asksForJSON(args) {
 			text = string(refusal.JSON(err))
 		}
 		fmt.Fprintln(env.Err, text)
 	}
 	return refusal.ExitCode(err)
+}
+
+// asksForJSON looks at the words themselves, since an error may come before the
+// flags are read.
+func asksForJSON(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return a == "--json" || a == "--json=true" })
 }
 
 func newRoot(env Env) *cobra.Command {
@@ -62,14 +74,16 @@ func newRoot(env Env) *cobra.Command {
 		Short: "Services and models on machines people own",
 		Long: `Allod runs services and models on machines people own.
 
-A controller decides, a relay carries, an agent runs, sites ask. The relay can
-neither read what it carries nor widen what it may reach.`,
+A controller decides, a relay carries, an agent runs, sites ask. What a relay carries
+is sealed to a device that was pinned, and says inside what it may reach.`,
 		Example:       "  allod demo\n  allod demo --prompt \"Why is the sky blue?\" --json",
+		Version:       env.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")

@@ -36,9 +36,6 @@ func (v Value) Member(name string) (Value, bool) {
 	return Value{}, false
 }
 
-// IsObject reports whether v is an object.
-func (v Value) IsObject() bool { return v.kind() == '{' }
-
 // Text returns the string, and whether v is one.
 func (v Value) Text() (string, bool) {
 	if v.kind() != '"' {
@@ -105,39 +102,6 @@ func Parse(src []byte, lim Limits) (Value, error) {
 		return Value{}, &Problem{Rule: ErrSyntax}
 	}
 	return Value{nodes: p.nodes}, nil
-}
-
-// First looks for the named member of an object and stops reading there: what
-// comes after it has not been checked. It returns false where src is no object
-// or ends without the member. The error is as for [Parse].
-func First(src []byte, lim Limits, name string) (Value, bool, error) {
-	if len(src) > lim.Bytes {
-		return Value{}, false, &Problem{Rule: ErrTooLarge}
-	}
-	p := parser{src: src, lim: lim, dec: jsontext.NewDecoder(bytes.NewBuffer(src))}
-	if p.dec.PeekKind() != '{' || lim.Depth < 1 {
-		_, err := Parse(src, lim)
-		return Value{}, false, err
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return Value{}, false, p.syntax(err)
-	}
-	p.nodes = append(p.nodes, node{kind: '{'}) // the object counts as a value too
-	for p.dec.PeekKind() != '}' {
-		member, err := p.scalar()
-		if err != nil {
-			return Value{}, false, err
-		}
-		at := len(p.nodes)
-		if err := p.value(member); err != nil {
-			return Value{}, false, err
-		}
-		if p.nodes[at].named(name) {
-			return Value{p.nodes, at}, true, nil
-		}
-	}
-	_, err := Parse(src, lim)
-	return Value{}, false, err
 }
 
 type parser struct {

@@ -42,12 +42,18 @@ func wantPlainRule(t testing.TB, what string, err error, rule *refusal.Kind) {
 	}
 }
 
+// isObject reports whether v is an object, by reading it as one.
+func isObject(v exact.Value) bool {
+	_, err := exact.Shape[struct{}]{Unknown: exact.Drop, Fields: func(*exact.Object, *struct{}) {}}.From(v)
+	return err == nil
+}
+
 // isZero reports whether v is no value.
 func isZero(v exact.Value) bool {
 	_, text := v.Text()
 	_, number := v.Number()
 	_, member := v.Member("")
-	return !text && !number && !member && !v.IsObject() && fmt.Sprint(v) == fmt.Sprint(exact.Value{})
+	return !text && !number && !member && !isObject(v) && fmt.Sprint(v) == fmt.Sprint(exact.Value{})
 }
 
 func parseRefused(t testing.TB, what, src string, lim exact.Limits, rule *refusal.Kind) {
@@ -154,13 +160,8 @@ func TestDeepTextsAreRefusedCheaply(t *testing.T) {
 			}
 			_, err := exact.Parse(src, lim)
 			wantPlainRule(t, fmt.Sprint(what, n), err, rule)
-			_, _, err = exact.First(src, lim, "b")
-			wantPlainRule(t, fmt.Sprint("First ", what, n), err, rule)
 			if allocs := testing.AllocsPerRun(1, func() { _, _ = exact.Parse(src, lim) }); allocs > 100 {
 				t.Errorf("%s %d: %v allocations", what, n, allocs)
-			}
-			if allocs := testing.AllocsPerRun(1, func() { _, _, _ = exact.First(src, lim, "b") }); allocs > 200 {
-				t.Errorf("First %s %d: %v allocations", what, n, allocs)
 			}
 		}
 	}
@@ -333,7 +334,7 @@ func TestValueAccessors(t *testing.T) {
 	look := func(v exact.Value) (s seen) {
 		s.text, s.isText = v.Text()
 		s.number, s.isNumber = v.Number()
-		s.isObject = v.IsObject()
+		s.isObject = isObject(v)
 		return s
 	}
 	for _, c := range []struct {
@@ -400,132 +401,11 @@ func TestParseLeavesItsInputAlone(t *testing.T) {
 			if text, _ := d.Text(); text != "x" {
 				t.Errorf("d is %q", text)
 			}
-			_, _, _ = exact.First(src, wide, "d")
 		})
 	}
 	group.Wait()
 	if !bytes.Equal(src, before) {
 		t.Errorf("the input became %s", src)
-	}
-}
-
-func TestFirst(t *testing.T) {
-	small := exact.Limits{Bytes: 200, Depth: 3, Values: 6}
-	for what, c := range map[string]struct {
-		src   string
-		text  string // of the member, "" for none
-		found bool
-		rule  *refusal.Kind
-	}{
-		"first member":            {`{"v":"1","a":2}`, "1", true, nil},
-		"last member":             {`{"a":2,"b":{"v":"no"},"v":"1"}`, "1", true, nil},
-		"white space":             {" \r\n\t{ \"v\" : \"1\" }", "1", true, nil},
-		"escaped name":            {`{"\u0076":"1"}`, "1", true, nil},
-		"escaped text":            {`{"v":"\u0031"}`, "1", true, nil},
-		"stops before a fault":    {`{"v":"1",nonsense`, "1", true, nil},
-		"stops before the end":    {`{"v":"1"`, "1", true, nil},
-		"stops before a twin":     {`{"v":"1","v":"2"}`, "1", true, nil},
-		"stops before bad UTF-8":  {"{\"v\":\"1\",\"\xff\":1}", "1", true, nil},
-		"stops before surrogates": {`{"v":"1","a":"\ud800"}`, "1", true, nil},
-		"stops before the depth":  {`{"v":"1","a":[[[[[[`, "1", true, nil},
-		"stops before the number": {`{"v":"1","a":[1,1,1,1,1,1,1,1]}`, "1", true, nil},
-
-		"no member":            {`{"a":1}`, "", false, nil},
-		"no members":           {`{}`, "", false, nil},
-		"only deeper":          {`{"a":{"v":"1"}}`, "", false, nil},
-		"other case":           {`{"V":"1"}`, "", false, nil},
-		"a list":               {`["v"]`, "", false, nil},
-		"a text":               {`"v"`, "", false, nil},
-		"a number":             {`1`, "", false, nil},
-		"null":                 {`null`, "", false, nil},
-		"list of objects":      {`[{"v":"1"}]`, "", false, nil},
-		"nothing":              {``, "", false, exact.ErrSyntax},
-		"a BOM":                {"\ufeff{\"v\":\"1\"}", "", false, exact.ErrSyntax},
-		"no JSON":              {`nonsense`, "", false, exact.ErrSyntax},
-		"a broken list":        {`[1`, "", false, exact.ErrSyntax},
-		"a list too deep":      {`[[[[]]]]`, "", false, exact.ErrTooDeep},
-		"a list with too much": {`[1,2,3,4,5,6]`, "", false, exact.ErrTooMany},
-		"a bad text":           {"\"\xff\"", "", false, exact.ErrEncoding},
-
-		// Without the member, the whole text is checked.
-		"text after":           {`{"a":1} x`, "", false, exact.ErrSyntax},
-		"object after":         {`{"a":1}{"v":"1"}`, "", false, exact.ErrSyntax},
-		"bad UTF-8 after":      {"{\"a\":1} \xff", "", false, exact.ErrEncoding},
-		"never closed":         {`{"a":1`, "", false, exact.ErrSyntax},
-		"closed otherwise":     {`{"a":1]`, "", false, exact.ErrSyntax},
-		"brace only":           {`{`, "", false, exact.ErrSyntax},
-		"comma at the end":     {`{"a":1,}`, "", false, exact.ErrSyntax},
-		"bracket after braces": {`{]`, "", false, exact.ErrSyntax},
-
-		// Faults before or within the member.
-		"fault before":             {`{"a":nonsense,"v":"1"}`, "", false, exact.ErrSyntax},
-		"no comma before":          {`{"a":1 "v":"1"}`, "", false, exact.ErrSyntax},
-		"no name before":           {`{1:2,"v":"1"}`, "", false, exact.ErrSyntax},
-		"twins before":             {`{"a":1,"\u0061":2,"v":"1"}`, "", false, exact.ErrDuplicate},
-		"deeper twins before":      {`{"a":{"b":1,"b":2},"v":"1"}`, "", false, exact.ErrDuplicate},
-		"bad UTF-8 before":         {"{\"a\":\"\xff\",\"v\":\"1\"}", "", false, exact.ErrEncoding},
-		"bad UTF-8 name before":    {"{\"\xff\":1,\"v\":\"1\"}", "", false, exact.ErrEncoding},
-		"surrogate before":         {`{"a":"\ud800","v":"1"}`, "", false, exact.ErrEncoding},
-		"surrogate name before":    {`{"\udc00":1,"v":"1"}`, "", false, exact.ErrEncoding},
-		"depth before, at":         {`{"a":[[]],"v":"1"}`, "1", true, nil},
-		"depth before, beyond":     {`{"a":[[[]]],"v":"1"}`, "", false, exact.ErrTooDeep},
-		"values before, at":        {`{"a":[1,2,3],"v":"1"}`, "1", true, nil},
-		"values before, beyond":    {`{"a":[1,2,3,4],"v":"1"}`, "", false, exact.ErrTooMany},
-		"surrogate in the member":  {`{"v":"\ud800"}`, "", false, exact.ErrEncoding},
-		"bad UTF-8 in the member":  {"{\"v\":\"\xff\"}", "", false, exact.ErrEncoding},
-		"no value":                 {`{"v":}`, "", false, exact.ErrSyntax},
-		"member cut":               {`{"v":"1`, "", false, exact.ErrSyntax},
-		"member too deep":          {`{"v":[[[]]]}`, "", false, exact.ErrTooDeep},
-		"too large, member first":  {`{"v":"1","a":"` + strings.Repeat("x", 200) + `"}`, "", false, exact.ErrTooLarge},
-		"too large comes first":    {"\xff" + strings.Repeat("[", 300), "", false, exact.ErrTooLarge},
-		"surrogate and no JSON":    {`{"v":"\ud800",nonsense`, "", false, exact.ErrSyntax},
-		"too large by one":         {`{"v":"1"}` + strings.Repeat(" ", 192), "", false, exact.ErrTooLarge},
-		"as large as may":          {`{"v":"1"}` + strings.Repeat(" ", 191), "1", true, nil},
-		"white space to the bound": {strings.Repeat(" ", 191) + `{"v":"1"}`, "1", true, nil},
-	} {
-		v, found, err := exact.First([]byte(c.src), small, "v")
-		wantPlainRule(t, what, err, c.rule)
-		text, _ := v.Text()
-		if found != c.found || text != c.text {
-			t.Errorf("%s: found %v, %q, want %v, %q", what, found, text, c.found, c.text)
-		}
-		if !found && !isZero(v) {
-			t.Errorf("%s: a value came without being found", what)
-		}
-	}
-	for what, src := range map[string]string{"null": `{"v":null}`, "list": `{"v":[]}`} {
-		if v, found, err := exact.First([]byte(src), small, "v"); !found || err != nil || isZero(v) {
-			t.Errorf("%s: found %v, %v", what, found, err)
-		}
-	}
-	// What was found is a whole value, and knows where it ends.
-	v, _, err := exact.First([]byte(`{"a":{"in":"a"},"v":{"in":"v","more":{"x":"y"}},"after":"z"}`), wide, "v")
-	in, _ := v.Member("in")
-	more, _ := v.Member("more")
-	x, _ := more.Member("x")
-	_, after := v.Member("after")
-	_, a := v.Member("a")
-	inText, _ := in.Text()
-	xText, _ := x.Text()
-	if err != nil || !v.IsObject() || inText != "v" || xText != "y" || after || a {
-		t.Errorf("found %q, %q, after %v, a %v, %v", inText, xText, after, a, err)
-	}
-}
-
-// First must count as Parse does, or one text would be within the limits for
-// one and beyond them for the other.
-func TestFirstCountsAsParseDoes(t *testing.T) {
-	for _, src := range []string{`{"v":1}`, `{"a":1,"v":2}`, `{"a":[1,[2]],"v":{}}`, `{"v":[[1]]}`} {
-		for depth := range 5 {
-			for values := range 8 {
-				lim := exact.Limits{Bytes: 99, Depth: depth, Values: values}
-				_, whole := exact.Parse([]byte(src), lim)
-				_, found, err := exact.First([]byte(src), lim, "v")
-				if fmt.Sprint(whole) != fmt.Sprint(err) || found != (err == nil) {
-					t.Errorf("%s within %+v: First gives %v, %v, Parse gives %v", src, lim, found, err, whole)
-				}
-			}
-		}
 	}
 }
 

@@ -537,10 +537,6 @@ func TestFromAValueInside(t *testing.T) {
 			t.Errorf("%s: %+v, %#v, want %+v", name, got, err, want)
 		}
 	}
-	found, _, err := exact.First([]byte(`{"x":{"y":1},"in":{"a":"x"},nonsense`), wide, "in")
-	if got, err2 := shape.From(found); err != nil || err2 != nil || got != (inner{"x"}) {
-		t.Errorf("found %+v, %v, %v", got, err, err2)
-	}
 }
 
 func TestReadKeepsToTheLimits(t *testing.T) {

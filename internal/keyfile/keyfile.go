@@ -43,7 +43,9 @@ const mode fs.FileMode = 0o600
 // Create writes k to a new file at path with mode 0600 and returns once it is
 // on the disk. Of several processes that create the same path one wins; the
 // others get [ErrExists] and the file is the winner's, whole. A crash leaves
-// either no file or a whole one at path.
+// either no file or a whole one at path, and may leave a temporary file beside
+// it that holds the same keys; where the file system has no hard links, it may
+// leave a damaged file at path, which [Load] refuses.
 func Create[R key.Role](path string, k key.Keys[R]) error {
 	if !protects {
 		return ErrPlatform

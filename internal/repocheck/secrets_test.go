@@ -25,10 +25,18 @@ var secretTypes = map[string]string{
 // shownPackages hold types that are sent, shown or logged: every exported type of theirs is walked.
 // Besides them, every type with a LogValue method of its own is walked, wherever it is,
 // and so will be the pages of a console and the status of a party once they are added here.
-var shownPackages = []string{"wire/...", "refusal"}
+var shownPackages = []string{"wire/...", "refusal", "site", "internal/compose"}
 
 // notShown are packages whose LogValue methods hide a secret instead of showing something.
 var notShown = []string{"key"}
+
+// workers are types of shown packages that work with keys and are never shown themselves.
+var workers = map[string]string{
+	module + "/site.Config":  "it hands the keys to the site",
+	module + "/site.Site":    "it is the site",
+	module + "/site.Jobs":    "it seals and opens",
+	module + "/site.Devices": "it is a part of the site",
+}
 
 // shown returns the types that are sent, shown or logged.
 func shown(prog program) (roots []*types.TypeName) {
@@ -38,6 +46,9 @@ func shown(prog program) (roots []*types.TypeName) {
 		for _, name := range scope.Names() {
 			t, ok := scope.Lookup(name).(*types.TypeName)
 			if !ok {
+				continue
+			}
+			if workers[p.path+"."+name] != "" || workers[module+"/"+p.path+"."+name] != "" {
 				continue
 			}
 			if all && t.Exported() || logs(t) && !slices.Contains(notShown, p.path) {

@@ -122,8 +122,8 @@ func write(w http.ResponseWriter, status int, answer any, err error) {
 	}
 	if err != nil {
 		r := refusal.From(err)
-		if wait := r.RetryAfter(); wait > 0 {
-			w.Header().Set("Retry-After", strconv.FormatInt(int64(wait.Seconds())+1, 10))
+		if s := r.RetrySeconds(); s > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
 		}
 		status, body = refusal.HTTP(err)
 	}

@@ -149,8 +149,7 @@ func errorOf(r *refusal.Refusal) *Error {
 	if r.Detail() != "" {
 		e.Message += " " + r.Detail()
 	}
-	if wait := r.RetryAfter(); wait > 0 {
-		s := int64((wait + time.Second - 1) / time.Second)
+	if s := r.RetrySeconds(); s > 0 {
 		e.RetryAfter = &s
 	}
 	return e

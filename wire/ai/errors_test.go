@@ -162,7 +162,7 @@ func TestEveryKindBecomesACode(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	for wait, want := range map[time.Duration]int64{
-		1: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90, time.Hour - time.Millisecond: 3600,
+		1: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90, time.Hour - time.Millisecond: 3600, math.MaxInt64: 9223372037,
 	} {
 		e := ai.ErrorOf(ai.ErrRateLimited.With("Slow down a little.").After(wait))
 		if e.RetryAfter == nil || *e.RetryAfter != want {

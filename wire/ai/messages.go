@@ -1,6 +1,10 @@
 package ai
 
 import (
+	"fmt"
+	"io"
+	"log/slog"
+
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/wire/ai/backend"
 )
@@ -114,11 +118,28 @@ const (
 	MaxPollIntervalMs  = 60_000
 )
 
+// DeviceCode is the secret that a device polls its pairing with: whoever has it
+// collects the approval. It never prints or logs itself; string(code) is its
+// text.
+type DeviceCode string
+
+// String hides the code.
+func (DeviceCode) String() string { return "(device code)" }
+
+// GoString hides the code.
+func (DeviceCode) GoString() string { return "(device code)" }
+
+// Format hides the code, whatever the verb.
+func (DeviceCode) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(device code)") }
+
+// LogValue hides the code.
+func (DeviceCode) LogValue() slog.Value { return slog.StringValue("(device code)") }
+
 // PairStartResponse carries the two codes of a pairing.
 type PairStartResponse struct {
 	// DeviceCode is the secret that the device polls with, at least
 	// [MinDeviceCodeUnits] long. It is never shown.
-	DeviceCode string
+	DeviceCode DeviceCode
 	// UserCode is what the person reads and confirms, [MinUserCodeUnits] to
 	// [MaxUserCodeUnits] long.
 	UserCode string
@@ -134,7 +155,7 @@ type PairStartResponse struct {
 // PairPollRequest asks whether the person has decided.
 type PairPollRequest struct {
 	// DeviceCode is the secret that the start was answered with.
-	DeviceCode string
+	DeviceCode DeviceCode
 }
 
 // PairRequest is what the pair endpoint takes: exactly one of the two is set.

@@ -1,8 +1,11 @@
 package ai_test
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -246,6 +249,25 @@ func TestPayloadsOfTheLatestVersion(t *testing.T) {
 	for _, p := range []ai.Payload{nil, &ai.Generate{Prompt: "p"}, (*ai.Chat)(nil)} {
 		if text, err := codec.WritePayload(p); text != nil || !errors.Is(err, ai.ErrBadRequest) {
 			t.Errorf("%T: %q, %v", p, text, err)
+		}
+	}
+}
+
+// TestDeviceCodesHideThemselves plants a code and looks for it in whatever a
+// message that holds it prints.
+func TestDeviceCodesHideThemselves(t *testing.T) {
+	const secret = "canary-device-code-0123456789"
+	m := ai.PairPollRequest{DeviceCode: secret}
+	if !strings.Contains(string(m.DeviceCode), secret) {
+		t.Fatal("the search is blind")
+	}
+	var logged bytes.Buffer
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("m", "code", m.DeviceCode, "message", m)
+	for _, text := range []string{
+		fmt.Sprint(m), fmt.Sprintf("%+v %#v %s %q %x", m, m, m.DeviceCode, m.DeviceCode, m.DeviceCode), logged.String(),
+	} {
+		if strings.Contains(text, secret) || strings.Contains(text, hex.EncodeToString([]byte(secret))) {
+			t.Errorf("printed: %s", text)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func planeOf(t *testing.T, name string) signing.Plane {
 		return signing.SitePlane
 	}
 	t.Fatalf("unknown plane %q", name)
-	return signing.Plane{}
+	return 0
 }
 
 // recorder remembers what it was asked to sign.

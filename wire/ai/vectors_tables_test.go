@@ -339,6 +339,12 @@ func runVersion(t *testing.T, v vector) (got, want any) {
 		return nil, want
 	}
 	r := refused{Error: string(e.Code), Supported: e.Supported, Minimum: e.Minimum, MessagePresent: e.Message != ""}
+	var body struct{ ProtocolVersion any }
+	if json.Unmarshal(c.Body, &body) == nil {
+		if declared, ok := body.ProtocolVersion.(string); ok && len(declared) > 1 {
+			r.NamesDeclaredVersion = strings.Contains(e.Message, declared)
+		}
+	}
 	switch {
 	case strings.Contains(e.Message, "The caller is behind"):
 		r.Advises = "upgrade the caller"

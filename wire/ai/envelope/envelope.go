@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"encoding/base64"
+	"errors"
 	"io"
 	"time"
 
@@ -83,7 +84,9 @@ type Letter struct {
 	// Plaintext is the payload or the outcome as the codec wrote it. It must be
 	// valid UTF-8.
 	Plaintext string
-	// Reach is set on payloads and nil on results.
+	// Reach is what the job may reach. It is nil on results, and on what a site
+	// seals to itself. A payload to a device without it opens too, and then its
+	// stub is unsigned: Allod's sites always set it.
 	Reach *Reach
 }
 
@@ -137,7 +140,8 @@ type Opened struct {
 // of the sender that want names. Everything it returns was signed by that
 // sender for exactly this context. The errors are this package's, without
 // detail; the order is labels, box, form, signature, form of the signed body,
-// context, plaintext.
+// context, plaintext. An opener that fails for a reason of its own, as a key
+// store that is away, has that error passed on.
 //
 // The deadline is compared with the signed one but not with a clock.
 func Open(opener key.Opener, sender key.SigningPublic, env ai.SealedEnvelope, want Context) (Opened, error) {
@@ -150,8 +154,11 @@ func Open(opener key.Opener, sender key.SigningPublic, env ai.SealedEnvelope, wa
 		return Opened{}, ErrUnopenable
 	}
 	inside, err := opener.Open(box)
-	if err != nil {
+	switch {
+	case errors.Is(err, key.ErrUnopenable):
 		return Opened{}, ErrUnopenable
+	case err != nil:
+		return Opened{}, err
 	}
 	text, signature, err := readInner(inside)
 	if err != nil {
@@ -165,6 +172,8 @@ func Open(opener key.Opener, sender key.SigningPublic, env ai.SealedEnvelope, wa
 		return Opened{}, err
 	}
 	switch {
+	case want.JobID == "" || env.DeadlineAt < 1: // what is absent on both sides is no agreement
+		return Opened{}, ErrContext
 	case sender.Fingerprint() != want.Sender: // the caller pinned another key than it names
 		return Opened{}, ErrContext
 	case signed.jobID != want.JobID, signed.sender != senderID, signed.recipient != recipientID,

@@ -152,7 +152,7 @@ func TestEveryWordOfTheContextIsCompared(t *testing.T) {
 		"only the pinned key differs": {change: func(*ai.SealedEnvelope, *envelope.Context) {}, sender: other.Signing(), want: envelope.ErrSignature},
 		"no pinned key":               {change: func(*ai.SealedEnvelope, *envelope.Context) {}, sender: key.SigningPublic{}, want: envelope.ErrSignature},
 		"another's opener":            {change: func(*ai.SealedEnvelope, *envelope.Context) {}, opener: w.mallory.Opener(), want: envelope.ErrUnopenable},
-		"no opener's key":             {change: func(*ai.SealedEnvelope, *envelope.Context) {}, opener: key.Sealing{}, want: envelope.ErrUnopenable},
+		"no opener's key":             {change: func(*ai.SealedEnvelope, *envelope.Context) {}, opener: key.Sealing{}, want: key.ErrNoKey},
 	} {
 		env, want := good, w.context()
 		c.change(&env, &want)
@@ -166,6 +166,19 @@ func TestEveryWordOfTheContextIsCompared(t *testing.T) {
 		opened, err := envelope.Open(opener, sender, env, want)
 		mustRefuse(t, what, opened, err, c.want)
 	}
+}
+
+// TestNothingExpected opens an envelope whose signed body names no job and no
+// deadline, for a caller that expects neither: what is absent on both sides is
+// no agreement.
+func TestNothingExpected(t *testing.T) {
+	w := newWorld(t)
+	p := w.parts()
+	p.members = append(p.members[2:4:4], p.members[5:]...) // without v, jobId and deadlineAt
+	env, want := w.envelope(p.sealed(t)), w.context()
+	env.DeadlineAt, want.JobID = 0, ""
+	opened, err := envelope.Open(w.device.Opener(), w.site.Identity().Signing(), env, want)
+	mustRefuse(t, "nothing expected", opened, err, envelope.ErrContext)
 }
 
 // TestPinnedKeyOfAnotherName seals as mallory under the site's name and opens
@@ -531,6 +544,39 @@ func TestForgedWithAWeakKey(t *testing.T) {
 	forged := boxWith(t, make([]byte, 32), raw, make([]byte, 32), []byte(inner))
 	opened, err := w.open(w.envelope(base64.RawURLEncoding.EncodeToString(forged)))
 	mustRefuse(t, "a box under a weak key", opened, err, envelope.ErrUnopenable)
+}
+
+// TestUnreadableIsNeverASignature has a sender under whose key the signature of
+// zero bytes verifies: a point of low order, which a dishonest peer can pair
+// with. A text that is no signature must not become that one.
+func TestUnreadableIsNeverASignature(t *testing.T) {
+	w := newWorld(t)
+	point := make([]byte, 32)
+	point[31] = 0x80
+	sender, err := key.ParseSigningPublic(base64.RawURLEncoding.EncodeToString(point))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	for at := deadline; at < deadline+64; at++ {
+		p := w.parts()
+		p.members[2] = `"senderKeyId":"` + sender.Fingerprint().String() + `"`
+		p.members[4] = fmt.Sprintf(`"deadlineAt":%d`, at)
+		for _, text := range []string{strings.Repeat("A", 86), "", "none"} {
+			p.signature = func(string) string { return text }
+			env, want := w.envelope(p.sealed(t)), w.context()
+			want.Sender, env.SenderKeyID, env.DeadlineAt = sender.Fingerprint(), ai.KeyID(sender.Fingerprint().String()), ai.Millis(at)
+			got, err := envelope.Open(w.device.Opener(), sender, env, want)
+			if err == nil && len(text) == 86 {
+				opened++
+				continue
+			}
+			mustRefuse(t, "the signature "+text, got, err, envelope.ErrSignature)
+		}
+	}
+	if opened == 0 {
+		t.Error("the signature of zero bytes never verifies, so the test shows nothing")
+	}
 }
 
 // FuzzOpen opens anything that a router could send.

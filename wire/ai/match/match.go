@@ -95,7 +95,7 @@ func EffectiveScope(configured ai.OfferScope, cost backend.Cost, spend Spend) ai
 // this package's refusals. locallyAllows says whether the job's owner is on the
 // device's local list; it is asked last, only where it decides, and for the
 // job's owner (MUST NAMED_LOCAL_ALLOWLIST). An audience, cost or scope that the
-// contract does not define counts as the narrowest.
+// contract does not define counts as the narrowest, and a nil list as empty.
 func Audience(job Job, offer Offer, locallyAllows func(ai.Owner) bool) error {
 	switch {
 	case job.Owner == offer.Owner:
@@ -112,7 +112,7 @@ func Audience(job Job, offer Offer, locallyAllows func(ai.Owner) bool) error {
 		return ErrCeiling
 	case offer.Scope == ai.OfferPublic:
 		return nil
-	case offer.Scope == ai.OfferNamed && locallyAllows(job.Owner):
+	case offer.Scope == ai.OfferNamed && locallyAllows != nil && locallyAllows(job.Owner):
 		return nil
 	case offer.Scope == ai.OfferNamed:
 		return ErrNotLocallyAllowed

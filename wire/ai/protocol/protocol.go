@@ -47,27 +47,20 @@ func Latest() ai.Codec {
 // Choose returns the codec for a request with that body and query. limit is the
 // endpoint's largest body in bytes. The error is an *ai.Error: a bad-request for
 // a body that is too large or not JSON, else an unsupported-protocol-version
-// with supported and minimum. With no error the body has been checked only as
-// far as the version; the codec's Read checks the rest.
+// with supported and minimum. The whole body is parsed, since JSON comes before
+// the version in the order of checks, and before who is calling; what its
+// members mean is for the codec's Read.
 func Choose(body []byte, limit int, query string) (ai.Codec, error) {
-	lim := exact.Limits{Bytes: limit, Depth: maxDepth, Values: maxValues}
-	declared, ok, err := exact.First(body, lim, member)
+	root, err := exact.Parse(body, exact.Limits{Bytes: limit, Depth: maxDepth, Values: maxValues})
 	if err != nil {
 		return ai.Codec{}, badRequest(err)
 	}
+	declared, ok := root.Member(member)
 	if !ok {
 		return ChooseByQuery(query)
 	}
 	text, _ := declared.Text()
-	codec, err := find(text)
-	if err != nil {
-		// JSON comes before the version in the order of checks, and only now
-		// does it matter whether the rest of the body is.
-		if _, err := exact.Parse(body, lim); err != nil {
-			return ai.Codec{}, badRequest(err)
-		}
-	}
-	return codec, err
+	return find(text)
 }
 
 // ChooseByQuery returns the codec for a request without a body. The first value

@@ -130,11 +130,10 @@ func TestChoose(t *testing.T) {
 		"too many values before it":    {`{"a":[` + strings.Repeat("0,", 1<<16) + `0],"protocolVersion":"` + v + `"}`, "", bad},
 		"many values before it":        {`{"a":[` + strings.Repeat("0,", 1<<16-4) + `0],"protocolVersion":"` + v + `"}`, "", v},
 
-		// A known version is chosen as soon as it is found. Its codec refuses the
-		// rest, with a reason of its own.
-		"known, then cut":         {`{"protocolVersion":"` + v + `",`, "", v},
-		"known, then no JSON":     {`{"protocolVersion":"` + v + `",` + canary, "", v},
-		"known, then twice":       {`{"protocolVersion":"` + v + `","protocolVersion":"99"}`, "", v},
+		// JSON comes before the version, also where the version is known.
+		"known, then cut":         {`{"protocolVersion":"` + v + `",`, "", bad},
+		"known, then no JSON":     {`{"protocolVersion":"` + v + `",` + canary, "", bad},
+		"known, then twice":       {`{"protocolVersion":"` + v + `","protocolVersion":"99"}`, "", bad},
 		"known, and no such body": {`{"protocolVersion":"` + v + `","a":1}`, "", v},
 	} {
 		if got := choose(t, c.body, c.query); got != c.want {

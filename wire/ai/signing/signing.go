@@ -35,16 +35,36 @@ var Kinds = refusal.Registry{Title: "Signed requests", Kinds: []*refusal.Kind{
 
 // Plane says which two parties talk. It decides the caller's header and what is
 // signed, so that a signature made for one plane is none on the other.
-type Plane struct {
-	prefix string
-	caller string
+type Plane int
+
+// The planes. The zero value is none of them: what is signed for it verifies
+// nowhere, and it has no caller.
+const (
+	DaemonPlane Plane = iota + 1 // a device and its server
+	SitePlane                    // a site and its relay
+)
+
+// caller is the header that names the caller.
+func (p Plane) caller() string {
+	switch p {
+	case DaemonPlane:
+		return "X-Byollm-Runner"
+	case SitePlane:
+		return "X-Byollm-Site"
+	}
+	return "X-Byollm-Nobody"
 }
 
-// The planes.
-var (
-	DaemonPlane = Plane{caller: "X-Byollm-Runner"}
-	SitePlane   = Plane{prefix: "site/", caller: "X-Byollm-Site"}
-)
+// prefix stands before the endpoint's name in the signed text.
+func (p Plane) prefix() string {
+	switch p {
+	case DaemonPlane:
+		return ""
+	case SitePlane:
+		return "site/"
+	}
+	return "nobody/"
+}
 
 const (
 	issuedAtHeader  = "X-Byollm-Issued-At"
@@ -111,7 +131,7 @@ func (s Signature) Fresh(now ai.Millis, window time.Duration) error {
 // Headers returns the headers of a signed request as pairs of name and value.
 func (s Signature) Headers(p Plane) [3][2]string {
 	return [3][2]string{
-		{p.caller, s.Caller},
+		{p.caller(), s.Caller},
 		{issuedAtHeader, strconv.FormatInt(int64(s.IssuedAt), 10)},
 		{signatureHeader, s.Value.String()},
 	}
@@ -123,7 +143,7 @@ func (s Signature) Headers(p Plane) [3][2]string {
 // zeros, from 1 to 2^53-1. It returns [ErrUnsigned]. A text that is there but is
 // no signature is left for [Verify] to refuse, since freshness comes first.
 func ReadHeaders(p Plane, get func(name string) string) (Signature, error) {
-	caller, at, text := get(p.caller), get(issuedAtHeader), get(signatureHeader)
+	caller, at, text := get(p.caller()), get(issuedAtHeader), get(signatureHeader)
 	if caller == "" || at == "" || text == "" {
 		return Signature{}, ErrUnsigned
 	}
@@ -144,7 +164,7 @@ func canonical(r Request, s Signature) []byte {
 	digest := sha256.Sum256(r.Body)
 	b := make([]byte, 0, 64+len(r.Endpoint)+len(s.Caller)+2*len(digest))
 	b = append(b, "byollm/v1/request\n"...)
-	b = append(b, r.Plane.prefix...)
+	b = append(b, r.Plane.prefix()...)
 	b = append(b, r.Endpoint...)
 	b = append(b, '\n')
 	b = append(b, s.Caller...)

@@ -189,7 +189,7 @@ var envelopes = rapid.Custom(func(t *rapid.T) ai.SealedEnvelope {
 
 var pairRequests = rapid.Custom(func(t *rapid.T) ai.PairRequest {
 	if rapid.Bool().Draw(t, "poll") {
-		return ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: textOf[string](20, 30).Draw(t, "code")}}
+		return ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: textOf[ai.DeviceCode](20, 30).Draw(t, "code")}}
 	}
 	return ai.PairRequest{Start: &ai.PairStartRequest{
 		Daemon: ai.Daemon{
@@ -203,7 +203,7 @@ var pairRequests = rapid.Custom(func(t *rapid.T) ai.PairRequest {
 
 var pairStartResponses = rapid.Custom(func(t *rapid.T) ai.PairStartResponse {
 	return ai.PairStartResponse{
-		DeviceCode: textOf[string](20, 30).Draw(t, "device code"), UserCode: textOf[string](4, 8).Draw(t, "user code"),
+		DeviceCode: textOf[ai.DeviceCode](20, 30).Draw(t, "device code"), UserCode: textOf[string](4, 8).Draw(t, "user code"),
 		VerificationURL: webURLs.Draw(t, "URL"), ExpiresAt: millis.Draw(t, "expires"),
 		PollIntervalMs: rapid.Int64Range(500, 60_000).Draw(t, "interval"),
 	}

@@ -298,9 +298,9 @@ func TestWriteRefusesByName(t *testing.T) {
 	start := &ai.PairStartRequest{
 		Daemon: ai.Daemon{Version: "1", Label: "l", Platform: "linux"}, Device: ai.PublicIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"},
 	}
-	poll := &ai.PairPollRequest{DeviceCode: strings.Repeat("c", 20)}
+	poll := &ai.PairPollRequest{DeviceCode: ai.DeviceCode(strings.Repeat("c", 20))}
 	approval := &ai.PairApproval{RunnerID: "r", Owner: "o"}
-	pairing := ai.PairStartResponse{DeviceCode: strings.Repeat("c", 20), UserCode: "ABCD", VerificationURL: "https://a.example/", ExpiresAt: 1, PollIntervalMs: 500}
+	pairing := ai.PairStartResponse{DeviceCode: ai.DeviceCode(strings.Repeat("c", 20)), UserCode: "ABCD", VerificationURL: "https://a.example/", ExpiresAt: 1, PollIntervalMs: 500}
 	spaced := pairing
 	spaced.VerificationURL += " "
 	job := ai.ClaimedJob{ID: "j", Audience: "self", Owner: "o", Lease: ai.Lease{ID: "l", RunnerID: "r", ExpiresAt: 1}}
@@ -393,9 +393,11 @@ func TestWriteKeepsItsArgument(t *testing.T) {
 // longer.
 func TestWriteKeepsTheLimit(t *testing.T) {
 	grow := map[string]func(fill string) any{
-		"PairRequest": func(fill string) any { return ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: fill}} },
+		"PairRequest": func(fill string) any {
+			return ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: ai.DeviceCode(fill)}}
+		},
 		"PairStartResponse": func(fill string) any {
-			return ai.PairStartResponse{DeviceCode: fill, UserCode: "ABCD", VerificationURL: "https://a.example", ExpiresAt: 1, PollIntervalMs: 500}
+			return ai.PairStartResponse{DeviceCode: ai.DeviceCode(fill), UserCode: "ABCD", VerificationURL: "https://a.example", ExpiresAt: 1, PollIntervalMs: 500}
 		},
 		"PairPollResponse": func(fill string) any {
 			return ai.PairPollResponse{Status: "approved", Approved: &ai.PairApproval{RunnerID: "r", Owner: ai.Owner(fill), Sites: map[ai.KeyID]ai.PublicIdentity{}}}

@@ -33,8 +33,17 @@ type URL struct {
 	href, scheme, host string
 }
 
-// Parse reads an absolute URL. It returns [ErrURL].
+// MaxURL bounds the text of a URL, in bytes. It is what programs on the web can
+// be expected to carry, and keeps the parser, whose work grows with the square
+// of some texts, from being kept busy.
+const MaxURL = 2048
+
+// Parse reads an absolute URL. It returns [ErrURL], also for a text above
+// [MaxURL].
 func Parse(text string) (URL, error) {
+	if len(text) > MaxURL {
+		return URL{}, ErrURL
+	}
 	u, err := parser.Parse(text)
 	if err != nil {
 		return URL{}, ErrURL

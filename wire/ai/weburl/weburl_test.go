@@ -1,6 +1,7 @@
 package weburl_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -181,5 +182,19 @@ func TestKinds(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || weburl.Kinds.Title != "URLs" {
 		t.Errorf("%q: %q", weburl.Kinds.Title, got)
+	}
+}
+
+// TestLongURLs holds that a text above the bound is refused without being
+// parsed: the parser's work grows with the square of some texts.
+func TestLongURLs(t *testing.T) {
+	at := "https://a.example/" + strings.Repeat("x", weburl.MaxURL-len("https://a.example/"))
+	if _, err := weburl.Parse(at); err != nil {
+		t.Errorf("at the bound: %v", err)
+	}
+	for _, text := range []string{at + "x", "http://" + strings.Repeat("@", 30<<20) + "a/"} {
+		if u, err := weburl.Parse(text); !errors.Is(err, weburl.ErrURL) || u != (weburl.URL{}) {
+			t.Errorf("%d bytes: %v", len(text), err)
+		}
 	}
 }
