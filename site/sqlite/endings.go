@@ -81,14 +81,10 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 func (s jobs) Cancel(ctx context.Context, id ai.JobID, now ai.Millis) (job site.Job, err error) {
 	err = s.write(ctx, func(tx *database.Tx) error {
 		job = site.Job{}
-		j, err := jobBy(ctx, tx, `id = ?`, id)
+		j, err := known(ctx, tx, id)
 		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return site.ErrNoJob
 		case err != nil:
 			return err
-		case j.setAside:
-			return site.ErrSetAside
 		case j.State == ai.StateQueued:
 			err = end(ctx, tx, j, ending{state: ai.StateCanceled, reason: site.ReasonApp, now: now})
 		case !j.State.Terminal() && !j.CancelRequested:
@@ -97,10 +93,7 @@ func (s jobs) Cancel(ctx context.Context, id ai.JobID, now ai.Millis) (job site.
 		if err != nil {
 			return err
 		}
-		if j, err = jobBy(ctx, tx, `seq = ?`, j.seq); err != nil {
-			return err
-		}
-		if err := withDependencies(ctx, tx, &j); err != nil {
+		if j, err = known(ctx, tx, id); err != nil {
 			return err
 		}
 		job = j.Job

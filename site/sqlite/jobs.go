@@ -54,20 +54,15 @@ func (s jobs) Enqueue(ctx context.Context, n site.NewJob) (stored site.Job, crea
 	}
 	err = s.write(ctx, func(tx *database.Tx) error {
 		stored, created = site.Job{}, false
-		j, err := jobBy(ctx, tx, `id = ?`, n.ID)
+		j, err := known(ctx, tx, n.ID)
 		switch {
-		case err == nil && j.setAside:
-			return site.ErrSetAside
 		case err == nil:
 			if j.Kind != n.Kind || j.Owner != n.Owner || j.Audience != n.Audience {
 				return site.ErrConflict
 			}
-			if err := withDependencies(ctx, tx, &j); err != nil {
-				return err
-			}
 			stored = j.Job
 			return nil
-		case !errors.Is(err, sql.ErrNoRows):
+		case !errors.Is(err, site.ErrNoJob):
 			return err
 		}
 		if err := takeQuota(ctx, tx, n.Owner, n.Quota); err != nil {
@@ -96,10 +91,7 @@ func (s jobs) Enqueue(ctx context.Context, n site.NewJob) (stored site.Job, crea
 		if err := settle(ctx, tx, seq, n.Now); err != nil {
 			return err
 		}
-		if j, err = jobBy(ctx, tx, `seq = ?`, seq); err != nil {
-			return err
-		}
-		if err := withDependencies(ctx, tx, &j); err != nil {
+		if j, err = known(ctx, tx, n.ID); err != nil {
 			return err
 		}
 		stored, created = j.Job, true
@@ -204,19 +196,26 @@ const (
 	reachListed = "listed"
 )
 
+// known reads a job by its id, with what it waits for. It returns
+// [site.ErrNoJob], [site.ErrSetAside] or a *damage.
+func known(ctx context.Context, q database.Queryer, id ai.JobID) (jobRow, error) {
+	j, err := jobBy(ctx, q, `id = ?`, id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return jobRow{}, site.ErrNoJob
+	case err != nil:
+		return jobRow{}, err
+	case j.setAside:
+		return jobRow{}, site.ErrSetAside
+	}
+	return j, withDependencies(ctx, q, &j)
+}
+
 // Job returns a job with its content; see [site.JobStore].
 func (s jobs) Job(ctx context.Context, id ai.JobID) (job site.Job, err error) {
 	err = s.read(ctx, func(q database.Queryer) error {
-		j, err := jobBy(ctx, q, `id = ?`, id)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return site.ErrNoJob
-		case err != nil:
-			return err
-		case j.setAside:
-			return site.ErrSetAside
-		}
-		if err := withDependencies(ctx, q, &j); err != nil {
+		j, err := known(ctx, q, id)
+		if err != nil {
 			return err
 		}
 		if err := withContent(ctx, q, &j); err != nil {
