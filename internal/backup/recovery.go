@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"filippo.io/age"
+
+	"github.com/allodhq/allod/internal/keyfile"
 )
 
 // recipientFile holds the public half of the recovery key, beside what is backed
@@ -66,19 +68,7 @@ func (r *Recovery) Keep() error {
 	if r.private == nil {
 		return nil
 	}
-	out, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return ErrFiles.Because(err)
-	}
-	_, err = io.WriteString(out, r.private.Recipient().String()+"\n")
-	if err == nil {
-		err = out.Sync()
-	}
-	if closing := out.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		_ = os.Remove(r.path)
+	if err := keyfile.WriteNew(r.path, []byte(r.private.Recipient().String()+"\n")); err != nil {
 		return ErrFiles.Because(err)
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allodhq/allod/internal/httpd"
+	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/appapi"
@@ -297,26 +298,14 @@ func privateFolder(dir string) error {
 // ownAppKey reads the app key of a folder and makes it the first time.
 func ownAppKey(dir string) (k appapi.Key, path string, err error) {
 	path = filepath.Join(dir, appKeyFile)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	if k, err = appapi.NewKey(rand.Reader); err != nil {
+		return k, path, ErrAppKeyFile.Because(err)
+	}
+	switch err := keyfile.WriteNew(path, []byte(k.Text()+"\n")); {
+	case errors.Is(err, fs.ErrExist):
 		return readAppKey(path)
-	}
-	if err != nil {
-		return k, path, ErrAppKeyFile.Because(err)
-	}
-	k, err = appapi.NewKey(rand.Reader)
-	if err == nil {
-		_, err = io.WriteString(f, k.Text()+"\n")
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		_ = os.Remove(path)
-		return k, path, ErrAppKeyFile.Because(err)
+	case err != nil:
+		return appapi.Key{}, path, ErrAppKeyFile.Because(err)
 	}
 	return k, path, nil
 }

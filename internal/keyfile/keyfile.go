@@ -68,7 +68,7 @@ func Create[R key.Role](path string, k key.Keys[R]) error {
 	default:
 		// Some file systems have no hard links. Exclusive create keeps the
 		// "never over another file" half of the promise.
-		if err := writeNew(path, content); errors.Is(err, fs.ErrExist) {
+		if err := WriteNew(path, content); errors.Is(err, fs.ErrExist) {
 			return ErrExists
 		} else if err != nil {
 			return ErrUnreadable.Because(err)
@@ -123,10 +123,13 @@ func writeTemp(path string, content []byte) (string, error) {
 		return "", err
 	}
 	temp := path + "." + hex.EncodeToString(suffix[:]) + ".tmp"
-	return temp, writeNew(temp, content)
+	return temp, WriteNew(temp, content)
 }
 
-func writeNew(path string, content []byte) error {
+// WriteNew writes a secret to a new file that only this user can read, and
+// returns once it is on the disk. After an error no file of its is left. It
+// returns the system's error, fs.ErrExist where the path is taken.
+func WriteNew(path string, content []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

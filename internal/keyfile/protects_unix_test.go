@@ -44,7 +44,7 @@ func TestForeign(t *testing.T) {
 func TestWriteNewWritesOverNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "keys")
-	if err := writeNew(path, []byte("first")); err != nil {
+	if err := WriteNew(path, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"keys", "link"} {
@@ -53,7 +53,7 @@ func TestWriteNewWritesOverNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := writeNew(filepath.Join(dir, name), []byte("second")); !os.IsExist(err) {
+		if err := WriteNew(filepath.Join(dir, name), []byte("second")); !os.IsExist(err) {
 			t.Errorf("%s: %v, want that it exists", name, err)
 		}
 	}
