@@ -83,7 +83,12 @@ func (j *Jobs) Enqueue(ctx context.Context, q Question) (Job, error) {
 	// The envelope's deadline bounds nothing here: what rests with the site is
 	// opened by the site alone.
 	if n.Payload, err = j.c.vault.rest(n.ID, q.Payload, n.Now+ai.Millis(envelope.MaxAge.Milliseconds())); err != nil {
-		return Job{}, ErrQuestion.Because(err)
+		return Job{}, ErrQuestion.With("The payload is too large once it is sealed.").Because(err)
+	}
+	// A legal text of control characters can grow twelve times on its way. What
+	// no message could carry to a device is refused here, not at each fetch.
+	if len(n.Payload.Ciphertext) > ai.MaxSealedBody-sealedSlack {
+		return Job{}, ErrQuestion.With("The payload is too large once it is sealed.")
 	}
 	stored, created, err := j.c.jobs.Enqueue(ctx, n)
 	if err == nil {
@@ -91,6 +96,10 @@ func (j *Jobs) Enqueue(ctx context.Context, q Question) (Job, error) {
 	}
 	return stored, err
 }
+
+// sealedSlack is more than the envelope to a device is longer than the one at
+// rest: it signs the job's owner too, and stands in a message.
+const sealedSlack = 8 << 10
 
 // check turns a question into a job to be stored, but for its payload.
 func (c *core) check(q Question) (NewJob, error) {

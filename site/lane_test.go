@@ -517,14 +517,20 @@ func TestQuestions(t *testing.T) {
 		return ids
 	}
 	for what, change := range map[string]func(*site.Question){
-		"no owner":              func(q *site.Question) { q.Owner = "" },
-		"a long owner":          func(q *site.Question) { q.Owner = ai.Owner(repeat("o", 257)) },
-		"a line break":          func(q *site.Question) { q.Owner = "a\nb" },
-		"invalid UTF-8":         func(q *site.Question) { q.ID = "\xff" },
-		"a long id":             func(q *site.Question) { q.ID = ai.JobID(repeat("i", 257)) },
-		"no payload":            func(q *site.Question) { q.Payload = nil },
-		"an empty prompt":       func(q *site.Question) { q.Payload = ai.Generate{} },
-		"a long prompt":         func(q *site.Question) { q.Payload = ai.Generate{Prompt: repeat("p", 1_000_001)} },
+		"no owner":        func(q *site.Question) { q.Owner = "" },
+		"a long owner":    func(q *site.Question) { q.Owner = ai.Owner(repeat("o", 257)) },
+		"a line break":    func(q *site.Question) { q.Owner = "a\nb" },
+		"invalid UTF-8":   func(q *site.Question) { q.ID = "\xff" },
+		"a long id":       func(q *site.Question) { q.ID = ai.JobID(repeat("i", 257)) },
+		"no payload":      func(q *site.Question) { q.Payload = nil },
+		"an empty prompt": func(q *site.Question) { q.Payload = ai.Generate{} },
+		"a long prompt":   func(q *site.Question) { q.Payload = ai.Generate{Prompt: repeat("p", 1_000_001)} },
+		"too large when sealed": func(q *site.Question) {
+			q.Payload = ai.Chat{Messages: []ai.ChatMessage{
+				{Role: ai.RoleUser, Content: repeat("\x01", ai.MaxTextUnits)}, {Role: ai.RoleUser, Content: repeat("\x01", ai.MaxTextUnits)},
+				{Role: ai.RoleUser, Content: repeat("\x01", 696_500)},
+			}}
+		},
 		"a prompt of no text":   func(q *site.Question) { q.Payload = ai.Generate{Prompt: "\xff"} },
 		"no such audience":      func(q *site.Question) { q.Audience = "everyone" },
 		"allowed, but self":     func(q *site.Question) { q.AllowedOwners = []ai.Owner{"bob"} },
