@@ -38,8 +38,8 @@ type URL struct {
 // of some texts, from being kept busy.
 const MaxURL = 2048
 
-// Parse reads an absolute URL. It returns [ErrURL], also for a text above
-// [MaxURL].
+// Parse reads an absolute URL. It returns [ErrURL], also for a text or a normal
+// form above [MaxURL].
 func Parse(text string) (URL, error) {
 	if len(text) > MaxURL {
 		return URL{}, ErrURL
@@ -48,12 +48,16 @@ func Parse(text string) (URL, error) {
 	if err != nil {
 		return URL{}, ErrURL
 	}
-	// A few international hosts have a normal form that the parser refuses or
-	// reads otherwise. What is dialled must be what was judged.
-	if again, err := parser.Parse(u.Href(false)); err != nil || again.Href(false) != u.Href(false) {
+	// A few texts have a normal form that is too long, or that the parser refuses
+	// or reads otherwise. What is dialled must be what was judged.
+	href := u.Href(false)
+	if len(href) > MaxURL {
 		return URL{}, ErrURL
 	}
-	return URL{href: u.Href(false), scheme: strings.TrimSuffix(u.Protocol(), ":"), host: u.Hostname()}, nil
+	if again, err := parser.Parse(href); err != nil || again.Href(false) != href {
+		return URL{}, ErrURL
+	}
+	return URL{href: href, scheme: strings.TrimSuffix(u.Protocol(), ":"), host: u.Hostname()}, nil
 }
 
 var parser = whatwg.NewParser()

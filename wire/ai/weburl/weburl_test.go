@@ -192,7 +192,11 @@ func TestLongURLs(t *testing.T) {
 	if _, err := weburl.Parse(at); err != nil {
 		t.Errorf("at the bound: %v", err)
 	}
-	for _, text := range []string{at + "x", "http://" + strings.Repeat("@", 30<<20) + "a/"} {
+	if _, err := weburl.Parse("https://a.example/" + strings.Repeat("ä", (weburl.MaxURL-18)/6)); err != nil {
+		t.Errorf("a normal form at the bound: %v", err)
+	}
+	escaped := "https://a.example/" + strings.Repeat("ä", (weburl.MaxURL-18)/6+1) // six bytes each in the normal form
+	for _, text := range []string{at + "x", escaped, "http://" + strings.Repeat("@", 30<<20) + "a/"} {
 		if u, err := weburl.Parse(text); !errors.Is(err, weburl.ErrURL) || u != (weburl.URL{}) {
 			t.Errorf("%d bytes: %v", len(text), err)
 		}
