@@ -195,6 +195,27 @@ func TestProvenanceOf(t *testing.T) {
 	}
 }
 
+// TestWords holds the words and limits of the contract as they are written.
+// Other tests take them from the package and would follow a change.
+func TestWords(t *testing.T) {
+	for want, got := range map[string]string{
+		"darwin linux win32":                             fmt.Sprint(ai.Platforms()),
+		"pending denied expired approved":                fmt.Sprint(ai.PairStatuses()),
+		"shutdown pause revoked backend-down refused":    fmt.Sprint(ai.ReleaseReasons()),
+		"user assistant system":                          fmt.Sprint(ai.Roles()),
+		"payload result":                                 fmt.Sprint(ai.Directions()),
+		"pair claim fetch heartbeat result release":      fmt.Sprint(ai.Endpoints()),
+		"llm.generate llm.chat":                          fmt.Sprint(ai.Kinds()),
+		"small medium large unbounded":                   fmt.Sprint(ai.SizeClasses()),
+		"262144 33554432 64 1000000 256 4000000 120 500": fmt.Sprint([]int{ai.MaxBody, ai.MaxSealedBody, ai.MaxClaim, ai.MaxTextUnits, ai.MaxMessages, ai.MaxPayloadUnits, ai.MaxLabelUnits, ai.MinPollIntervalMs}),
+		"20 4 16 60000":                                  fmt.Sprint([]int{ai.MinDeviceCodeUnits, ai.MinUserCodeUnits, ai.MaxUserCodeUnits, ai.MaxPollIntervalMs}),
+	} {
+		if got != "["+want+"]" {
+			t.Errorf("%s, not [%s]", got, want)
+		}
+	}
+}
+
 // TestListsBelongToTheirCallers changes what each list function returned.
 func TestListsBelongToTheirCallers(t *testing.T) {
 	holdCopy(t, ai.Kinds)
