@@ -170,13 +170,24 @@ func OptText[S ~string](o *Object, name string, p *S, min, max int) {
 }
 
 // Word is a required string that is one of words, spelled exactly.
-func Word[S ~string](o *Object, name string, p *S, words []S) {
+func Word[S ~string](o *Object, name string, p *S, words []S) { word(o, name, true, p, words) }
+
+// OptWord is an optional string that is one of words; absent reads as "", and ""
+// is not written.
+func OptWord[S ~string](o *Object, name string, p *S, words []S) {
+	if o.c.writing && *p == "" {
+		return
+	}
+	word(o, name, false, p, words)
+}
+
+func word[S ~string](o *Object, name string, required bool, p *S, words []S) {
 	check := func() {
 		if o.c.err == nil && !slices.Contains(words, *p) {
 			o.c.fail(ErrMember, "")
 		}
 	}
-	o.member(name, true,
+	o.member(name, required,
 		func(n int) { readText(o.c, n, p, 0, 0); check() },
 		func() { check(); writeText(o.c, string(*p), 0, 0) })
 }
@@ -272,6 +283,17 @@ func texts[S ~string](o *Object, name string, required bool, p *[]S) {
 // of its names.
 func Map[K ~string, T any](o *Object, name string, p *map[K]T, s Shape[T]) {
 	o.member(name, true,
+		func(n int) { readMap(o.c, n, p, s) },
+		func() { writeMap(o.c, *p, s) })
+}
+
+// OptMap is an optional object like that of [Map]; absent reads as nil, and nil
+// is not written.
+func OptMap[K ~string, T any](o *Object, name string, p *map[K]T, s Shape[T]) {
+	if o.c.writing && *p == nil {
+		return
+	}
+	o.member(name, false,
 		func(n int) { readMap(o.c, n, p, s) },
 		func() { writeMap(o.c, *p, s) })
 }
