@@ -27,9 +27,10 @@ const AdminSocket = "admin.sock"
 
 // NewAdmin listens on the admin socket of a data folder, which only this user
 // can reach. It answers GET /health with 200 or 503 by what healthy says, GET
-// /metrics from the registry, and /debug/pprof/. The caller holds the folder's
-// lock, so a socket that is there is a dead one's. It returns [ErrAdmin].
-func NewAdmin(dir string, healthy func(ctx context.Context) error, metrics *prometheus.Registry, log *slog.Logger) (*Server, error) {
+// /metrics from the registry, /debug/pprof/, and what a party adds by more. The
+// caller holds the folder's lock, so a socket that is there is a dead one's. It
+// returns [ErrAdmin].
+func NewAdmin(dir string, healthy func(ctx context.Context) error, metrics *prometheus.Registry, log *slog.Logger, more ...func(*http.ServeMux)) (*Server, error) {
 	path := filepath.Join(dir, AdminSocket)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrAdmin.Because(err)
@@ -63,5 +64,20 @@ func NewAdmin(dir string, healthy func(ctx context.Context) error, metrics *prom
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	for _, add := range more {
+		add(mux)
+	}
 	return newServer(l, mux, log), nil
+}
+
+// AdminClient speaks to the admin socket of a data folder. The host of the URLs
+// it is given does not matter.
+func AdminClient(dir string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", filepath.Join(dir, AdminSocket))
+		},
+		DisableKeepAlives: true,
+	}}
 }
