@@ -1,0 +1,186 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
+)
+
+// Event is something that happened.
+type Event interface{ apply(m *Machine) }
+
+// Tick is that time has passed. [Wake] says when one is wanted.
+type Tick struct{}
+
+// Offer is one thing the device can do now, with what it costs its owner.
+type Offer struct {
+	Capability ai.Capability
+	// Backend is the owner's own name for the backend. It does not travel.
+	Backend string
+	Cost    backend.Cost
+}
+
+// Offered says what the device can do from now on; none takes everything back.
+type Offered struct{ Offers []Offer }
+
+// Paused says whether the owner wants no new work. With Release, work in flight
+// is given back as well.
+type Paused struct{ On, Release bool }
+
+// Stop says that the device is about to stop. It is followed by [Ended].
+type Stop struct{}
+
+// Restored names a result that was kept by an earlier run of the program.
+type Restored struct {
+	Grant ai.Grant
+	Site  ai.KeyID
+	// Until is when the result stops being worth keeping.
+	Until ai.Millis
+}
+
+// BeatDone is the answer to [Beat]. Err is set instead of Answer.
+type BeatDone struct {
+	Seq    int
+	Answer ai.HeartbeatResponse
+	Err    error
+}
+
+// ClaimDone is the answer to [Claim]. Err is set instead of Answer.
+type ClaimDone struct {
+	Seq    int
+	Answer ai.ClaimResponse
+	Err    error
+}
+
+// WorkDone is the end of [Work], whatever became of it.
+type WorkDone struct {
+	Lease ai.LeaseID
+	End   WorkEnd
+	// Err says why, where the end is [WorkRefused].
+	Err error
+	// Until is when a kept result stops being worth keeping.
+	Until ai.Millis
+}
+
+// WorkEnd is how work ended.
+type WorkEnd int
+
+// The ends of work.
+const (
+	WorkKept    WorkEnd = iota + 1 // its result is on disk
+	WorkRefused                    // it must not run here
+	WorkDown                       // the backend could not be reached; nothing ran
+	WorkGone                       // the server gave the job to somebody else, or we were told to stop
+)
+
+// SendDone is the answer to [Send]. Err is set instead of Answer.
+type SendDone struct {
+	Lease  ai.LeaseID
+	Answer ai.ResultResponse
+	Err    error
+}
+
+// ReleaseDone is the end of a [Release].
+type ReleaseDone struct{ Err error }
+
+// Action is something to do.
+type Action interface{ action() }
+
+// Beat asks for a heartbeat. It takes the place of one that is still under way,
+// whose answer is then not wanted.
+type Beat struct {
+	Seq     int
+	Wait    time.Duration
+	Request ai.HeartbeatRequest
+}
+
+// Claim asks for work.
+type Claim struct {
+	Seq     int
+	Wait    time.Duration
+	Request ai.ClaimRequest
+}
+
+// Quit ends the heartbeat and the claim that are under way.
+type Quit struct{ Beat, Claim bool }
+
+// Work asks for a job to be fetched, opened, run and sealed, and for its result
+// to be kept on disk.
+type Work struct {
+	Stub ai.ClaimedStub
+	// Offer is what it was admitted under.
+	Offer Offer
+}
+
+// Abort stops work. With Canceled the run ends as canceled and that is reported;
+// otherwise nothing is.
+type Abort struct {
+	Lease    ai.LeaseID
+	Canceled bool
+}
+
+// Send asks for a kept result to be sent.
+type Send struct{ Grant ai.Grant }
+
+// Drop asks for a kept result to be removed.
+type Drop struct{ Grant ai.Grant }
+
+// Release asks for grants to be given back.
+type Release struct {
+	Grants []ai.Grant
+	Reason ai.ReleaseReason
+}
+
+// Wake asks for a [Tick] at that time or soon after. It takes the place of an
+// earlier one.
+type Wake struct{ At time.Time }
+
+// Note tells the owner what happened.
+type Note struct {
+	What What
+	// Stub is set where the note is about a job.
+	Stub *ai.ClaimedStub
+	// Site is set where the note is about a site.
+	Site ai.KeyID
+	// Err says why, where there is a reason.
+	Err error
+}
+
+// What names a note. The texts appear in logs and in allod agent status.
+type What string
+
+// What can happen.
+const (
+	NoteGranted     What = "granted"          // a job was taken on
+	NoteRefused     What = "refused"          // a job was refused
+	NoteLost        What = "lease-lost"       // the server took a job back
+	NoteLapsed      What = "lease-lapsed"     // a lease could not be renewed in time
+	NoteCanceled    What = "canceled"         // the app canceled a job
+	NoteAnswered    What = "answered"         // the server took a result
+	NoteNotAccepted What = "not-accepted"     // the server did not take a result
+	NoteReleased    What = "released"         // a job was given back
+	NoteSitePending What = "site-pending"     // a site is offered that was not approved here
+	NoteSiteChanged What = "site-key-changed" // an approved site shows another key
+	NoteSiteLeft    What = "site-withdrawn"   // an approved site is no longer offered
+	NoteNoSites     What = "serving-nothing"  // the server offers no site that is approved here
+	NoteUnreachable What = "unreachable"      // the server did not answer, or refused
+	NoteReachable   What = "reachable"        // it answers again
+	NoteRevoked     What = "revoked"          // the device was revoked
+)
+
+// Ended says that the machine is done. Revoked means that the server revoked the
+// device.
+type Ended struct{ Revoked bool }
+
+func (Beat) action()    {}
+func (Claim) action()   {}
+func (Quit) action()    {}
+func (Work) action()    {}
+func (Abort) action()   {}
+func (Send) action()    {}
+func (Drop) action()    {}
+func (Release) action() {}
+func (Wake) action()    {}
+func (Note) action()    {}
+func (Ended) action()   {}

@@ -1,0 +1,668 @@
+package lane
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/wire/ai"
+)
+
+// Times. A server's own lease length can only shorten them.
+const (
+	// heartbeat is how often a device says that it is there, give or take 15 %.
+	heartbeat = 10 * time.Second
+	// hold is how long a server is asked to hold a request.
+	hold = 20 * time.Second
+	// cover is how soon after a grant a heartbeat includes it.
+	cover = 200 * time.Millisecond
+	// grace is how long a stopping device still tries to hand in results.
+	grace = 5 * time.Second
+	// firstRetry and lastRetry are the first and the longest wait between tries,
+	// before jitter.
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = time.Minute
+	// guessedLease stands for the lease length until a claim has told it.
+	guessedLease = 5 * time.Second
+)
+
+// MaxConcurrency bounds how many jobs a device runs at once for one server.
+const MaxConcurrency = 32
+
+// Config says for whom a machine decides.
+type Config struct {
+	// Runner and Owner are what the server said when it paired the device.
+	Runner ai.RunnerID
+	Owner  ai.Owner
+	// Sites are the sites that were approved on this machine.
+	Sites map[ai.KeyID]key.Site
+	// Concurrency is how many jobs run at once, 1 to [MaxConcurrency].
+	Concurrency int
+	// Paused is whether it begins paused.
+	Paused bool
+}
+
+// Machine is the state of one device at one server. It is used by one goroutine.
+type Machine struct {
+	c      Config
+	rand   *rand.Rand
+	offers []Offer
+	served map[ai.KeyID]bool
+	jobs   map[ai.LeaseID]*job
+
+	beat, claim request
+	covers      map[ai.LeaseID]bool // what the heartbeat under way renews
+	seq         int
+	lease       time.Duration // zero until a claim told it
+	offset      time.Duration // the server's clock less ours
+	timed       bool          // offset is known
+
+	reachable, asked bool
+	noSites          bool
+	told             map[ai.KeyID]What // what the owner was told about a site
+	releasing        int
+	stopping, ended  bool
+	stopBy           time.Time
+
+	// Only while a step runs.
+	now  time.Time
+	todo []Action
+}
+
+// request is one kind of request of which at most one is under way.
+type request struct {
+	seq  int // of the one under way; zero means none
+	sent time.Time
+	wait time.Duration
+	// next is when the next is wanted; zero means not by itself.
+	next  time.Time
+	fails int
+}
+
+// job is one grant that the machine works under.
+type job struct {
+	stub ai.ClaimedStub
+	done bool // its result is kept
+	// heldUntil is until when the lease is known to be held.
+	heldUntil time.Time
+	canceled  bool
+
+	// Of a kept result.
+	until   ai.Millis
+	next    time.Time
+	sending bool
+	fails   int
+}
+
+func (j *job) grant() ai.Grant { return ai.Grant{JobID: j.stub.ID, LeaseID: j.stub.Lease.ID} }
+
+// New begins a machine. rand spreads its timers. The first step should follow at
+// once.
+func New(c Config, rand *rand.Rand, now time.Time) *Machine {
+	m := &Machine{
+		c: c, rand: rand, served: map[ai.KeyID]bool{}, jobs: map[ai.LeaseID]*job{}, told: map[ai.KeyID]What{},
+	}
+	m.beat.next, m.claim.next = now, now
+	return m
+}
+
+// Step takes in what happened at now and returns what to do, in order. Times
+// never go backwards.
+func (m *Machine) Step(now time.Time, e Event) []Action {
+	m.now, m.todo = now, nil
+	if !m.ended {
+		e.apply(m)
+	}
+	if !m.ended {
+		m.lapse()
+		m.plan()
+	}
+	return m.todo
+}
+
+// Status is what a machine has to tell.
+type Status struct {
+	// Reachable is whether the last heartbeat was answered.
+	Reachable bool
+	// Serving are the approved sites that the server offers now.
+	Serving []ai.KeyID
+	// Running and Kept count jobs in work and results not handed in yet.
+	Running, Kept int
+}
+
+// Status describes the machine.
+func (m *Machine) Status() Status {
+	s := Status{Reachable: m.reachable, Serving: slices.Sorted(maps.Keys(m.served))}
+	for _, j := range m.jobs {
+		if j.done {
+			s.Kept++
+		} else {
+			s.Running++
+		}
+	}
+	return s
+}
+
+func (m *Machine) do(a Action) { m.todo = append(m.todo, a) }
+
+func (m *Machine) note(what What, j *job, err error) {
+	m.do(Note{What: what, Stub: &j.stub, Site: j.stub.Site, Err: err})
+}
+
+// each walks the jobs in a fixed order, so that a run can be repeated.
+func (m *Machine) each(visit func(j *job)) {
+	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
+		visit(m.jobs[id])
+	}
+}
+
+// end forgets a job. What was kept of it is removed.
+func (m *Machine) end(j *job) {
+	delete(m.jobs, j.stub.Lease.ID)
+	if j.done {
+		m.do(Drop{j.grant()})
+	}
+}
+
+// stop ends a job without a report.
+func (m *Machine) stop(j *job) {
+	if !j.done {
+		m.do(Abort{Lease: j.stub.Lease.ID})
+	}
+	m.end(j)
+}
+
+func (m *Machine) release(reason ai.ReleaseReason, jobs ...*job) {
+	if len(jobs) == 0 {
+		return
+	}
+	var grants []ai.Grant
+	for _, j := range jobs {
+		grants = append(grants, j.grant())
+		m.note(NoteReleased, j, nil)
+	}
+	m.releasing++
+	m.do(Release{grants, reason})
+}
+
+// lapse stops the work whose lease has run out by this machine's own clock, and
+// gives up results that are not worth keeping.
+func (m *Machine) lapse() {
+	m.each(func(j *job) {
+		switch {
+		case !j.done && !m.now.Before(j.heldUntil):
+			m.note(NoteLapsed, j, nil)
+			m.stop(j)
+		case j.done && !j.sending && ai.MillisOf(m.now) >= j.until:
+			m.note(NoteNotAccepted, j, nil)
+			m.end(j)
+		}
+	})
+}
+
+// plan sends what is due and says when to look again.
+func (m *Machine) plan() {
+	if m.stopping {
+		m.planStop()
+	} else {
+		m.planBeat()
+		m.planClaim()
+	}
+	if m.ended {
+		return
+	}
+	m.each(func(j *job) {
+		if j.done && !j.sending && m.now.Before(j.heldUntil) && !m.now.Before(j.next) {
+			j.sending = true
+			m.do(Send{j.grant()})
+		}
+	})
+	m.do(Wake{m.wake()})
+}
+
+func (m *Machine) wake() time.Time {
+	at := m.now.Add(time.Hour)
+	soonest := func(t time.Time) {
+		if !t.IsZero() && t.Before(at) {
+			at = t
+		}
+	}
+	if m.stopping {
+		soonest(m.stopBy)
+	} else {
+		if m.beat.seq == 0 || m.beat.wait > 0 {
+			soonest(m.beat.next)
+		}
+		if m.claim.seq == 0 && m.free() > 0 {
+			soonest(m.claim.next)
+		}
+	}
+	for _, j := range m.jobs {
+		switch {
+		case !j.done:
+			soonest(j.heldUntil)
+		case !j.sending && m.now.Before(j.heldUntil):
+			soonest(j.next)
+		}
+	}
+	return at
+}
+
+// want asks for a heartbeat no later than at.
+func (m *Machine) want(at time.Time) {
+	if m.beat.next.IsZero() || at.Before(m.beat.next) {
+		m.beat.next = at
+	}
+}
+
+func (m *Machine) planBeat() {
+	b := &m.beat
+	// One that is held may be replaced; one that is not will be back soon.
+	if b.next.IsZero() || m.now.Before(b.next) || b.seq != 0 && b.wait == 0 {
+		return
+	}
+	m.seq++
+	*b = request{seq: m.seq, sent: m.now, fails: b.fails}
+	q := ai.HeartbeatRequest{RunnerID: m.c.Runner, Capabilities: m.capabilities(), ActiveLeases: []ai.Grant{}, Paused: m.c.Paused}
+	m.covers = map[ai.LeaseID]bool{}
+	working := false
+	m.each(func(j *job) {
+		q.ActiveLeases = append(q.ActiveLeases, j.grant())
+		m.covers[j.stub.Lease.ID] = true
+		working = working || !j.done
+	})
+	// Only work in flight can be canceled, so only then is news worth waiting for.
+	// A server that was not heard yet is not asked to keep us waiting.
+	if working && m.reachable && m.lease > 0 {
+		b.wait = min(hold, m.lease/3).Truncate(time.Second)
+	}
+	m.do(Beat{Seq: b.seq, Wait: b.wait, Request: q})
+}
+
+func (m *Machine) capabilities() []ai.Capability {
+	list := make([]ai.Capability, 0, len(m.offers))
+	for _, o := range m.offers {
+		list = append(list, o.Capability)
+	}
+	return list
+}
+
+// free is how many jobs more may be taken on.
+func (m *Machine) free() int {
+	if m.c.Paused || len(m.offers) == 0 || len(m.served) == 0 || !m.reachable {
+		return 0
+	}
+	return m.c.Concurrency - len(m.jobs)
+}
+
+func (m *Machine) planClaim() {
+	c := &m.claim
+	if c.seq != 0 || m.now.Before(c.next) || m.free() <= 0 {
+		return
+	}
+	m.seq++
+	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails}
+	m.do(Claim{Seq: c.seq, Wait: c.wait, Request: ai.ClaimRequest{
+		RunnerID: m.c.Runner, Capabilities: m.capabilities(), Max: int64(m.free()),
+	}})
+}
+
+func (m *Machine) planStop() {
+	pending := m.releasing > 0
+	for _, j := range m.jobs {
+		pending = pending || j.sending || m.now.Before(j.heldUntil)
+	}
+	if !pending || !m.now.Before(m.stopBy) {
+		m.finish(false)
+	}
+}
+
+func (m *Machine) finish(revoked bool) {
+	m.do(Quit{Beat: true, Claim: true})
+	m.do(Ended{revoked})
+	m.ended = true
+}
+
+// retry is how long to wait after the n-th failure in a row: exponential, with
+// full jitter, and never sooner than the server asked.
+func (m *Machine) retry(n int, err error) time.Duration {
+	_, asked := client.Retry(err)
+	most := lastRetry
+	if m.lease > 0 && len(m.jobs) > 0 {
+		most = max(min(most, m.lease/6), firstRetry)
+	}
+	wait := min(firstRetry<<min(n, 16), most)
+	return max(asked, time.Duration(m.rand.Int64N(int64(wait)+1)))
+}
+
+// interval is the time to the next heartbeat: shorter than a third of a lease
+// while there is one to renew.
+func (m *Machine) interval() time.Duration {
+	d := heartbeat
+	if m.lease > 0 && len(m.jobs) > 0 {
+		d = min(d, m.lease/4)
+	}
+	return time.Duration(float64(d) * (0.85 + 0.3*m.rand.Float64()))
+}
+
+func (Tick) apply(*Machine) {}
+
+func (e Offered) apply(m *Machine) {
+	if slices.Equal(m.offers, e.Offers) {
+		return
+	}
+	m.offers = slices.Clone(e.Offers)
+	m.want(m.now)
+	m.claimAnew(m.now)
+}
+
+// claimAnew ends a claim that asks for what is no longer wanted, and asks again
+// at that time.
+func (m *Machine) claimAnew(next time.Time) {
+	if m.claim.seq != 0 {
+		m.do(Quit{Claim: true})
+		m.claim.seq = 0
+	}
+	m.claim.next = next
+}
+
+func (e Paused) apply(m *Machine) {
+	if e.On != m.c.Paused {
+		m.c.Paused = e.On
+		m.want(m.now)
+		m.claimAnew(m.now)
+	}
+	if e.On && e.Release {
+		m.giveBack(ai.ReleasePause)
+	}
+}
+
+// giveBack stops all work in flight and releases it.
+func (m *Machine) giveBack(reason ai.ReleaseReason) {
+	var back []*job
+	m.each(func(j *job) {
+		if !j.done {
+			back = append(back, j)
+		}
+	})
+	m.release(reason, back...)
+	for _, j := range back {
+		m.stop(j)
+	}
+}
+
+func (Stop) apply(m *Machine) {
+	if m.stopping {
+		return
+	}
+	m.stopping, m.stopBy = true, m.now.Add(grace)
+	m.do(Quit{Beat: true, Claim: true})
+	m.beat.seq, m.claim.seq = 0, 0
+	m.giveBack(ai.ReleaseShutdown)
+}
+
+func (e Restored) apply(m *Machine) {
+	// Whether the lease is still held is asked by the first heartbeat.
+	m.jobs[e.Grant.LeaseID] = &job{
+		stub: ai.ClaimedStub{Stub: ai.Stub{ID: e.Grant.JobID, Site: e.Site}, Lease: ai.Lease{ID: e.Grant.LeaseID, RunnerID: m.c.Runner}},
+		done: true, until: e.Until,
+	}
+}
+
+// failed takes in a request that was refused or not answered.
+func (m *Machine) failed(err error) {
+	if errors.Is(err, ai.ErrRevoked) {
+		m.revoked()
+		return
+	}
+	if m.reachable || !m.asked {
+		m.do(Note{What: NoteUnreachable, Err: err})
+	}
+	m.reachable, m.asked = false, true
+}
+
+func (m *Machine) revoked() {
+	m.do(Note{What: NoteRevoked})
+	m.each(m.stop)
+	m.finish(true)
+}
+
+func (e BeatDone) apply(m *Machine) {
+	b := &m.beat
+	if e.Seq != b.seq {
+		return
+	}
+	sent, held := b.sent, b.wait > 0 && m.now.Sub(b.sent) >= b.wait/2
+	b.seq = 0
+	if e.Err != nil {
+		if m.failed(e.Err); m.ended {
+			return
+		}
+		b.next = m.now.Add(m.retry(b.fails, e.Err))
+		b.fails++
+		return
+	}
+	b.fails = 0
+	if !m.reachable && m.asked {
+		m.do(Note{What: NoteReachable})
+	}
+	m.reachable, m.asked = true, true
+	m.offset, m.timed = e.Answer.ServerTime.Time().Sub(m.now), true
+	m.sites(e.Answer.Sites)
+	m.renewed(sent, e.Answer)
+	next := sent.Add(m.interval())
+	if held && len(m.jobs) > 0 {
+		next = m.now
+	}
+	m.want(next)
+}
+
+// renewed takes in what a heartbeat said about grants.
+func (m *Machine) renewed(sent time.Time, a ai.HeartbeatResponse) {
+	for _, g := range a.Lost {
+		if j := m.jobs[g.LeaseID]; j != nil && j.stub.ID == g.JobID && m.covers[g.LeaseID] {
+			m.note(NoteLost, j, nil)
+			m.stop(j)
+		}
+	}
+	// The server renewed after it was asked, so the time counts from the asking.
+	m.each(func(j *job) {
+		if until := sent.Add(cmp.Or(m.lease, guessedLease)); m.covers[j.stub.Lease.ID] && until.After(j.heldUntil) {
+			j.heldUntil = until
+		}
+	})
+	for _, g := range a.Cancel {
+		if j := m.jobs[g.LeaseID]; j != nil && j.stub.ID == g.JobID && !j.done && !j.canceled {
+			j.canceled = true
+			m.note(NoteCanceled, j, nil)
+			m.do(Abort{Lease: g.LeaseID, Canceled: true})
+		}
+	}
+}
+
+// sites takes in which sites the server offers. A site is served while it is
+// offered with the very key that was approved here (MUST
+// SITES_LOCALLY_APPROVED).
+func (m *Machine) sites(offered map[ai.KeyID]ai.PublicIdentity) {
+	served := map[ai.KeyID]bool{}
+	for _, id := range slices.Sorted(maps.Keys(offered)) {
+		approved, known := m.c.Sites[id]
+		got, err := offered[id].Site()
+		switch {
+		case err != nil || string(id) != got.Fingerprint().String() || known && got != approved:
+			// A site that is served stays so under the key that was approved.
+			served[id] = known && m.served[id]
+			m.tell(id, NoteSiteChanged, err)
+		case !known:
+			m.tell(id, NoteSitePending, nil)
+		default:
+			served[id] = true
+			delete(m.told, id)
+		}
+	}
+	maps.DeleteFunc(served, func(_ ai.KeyID, yes bool) bool { return !yes })
+	var back []*job
+	m.each(func(j *job) {
+		if !served[j.stub.Site] {
+			back = append(back, j)
+		}
+	})
+	for id := range m.c.Sites {
+		if m.served[id] && !served[id] {
+			m.tell(id, NoteSiteLeft, nil)
+		}
+	}
+	m.release(ai.ReleaseRevoked, back...)
+	for _, j := range back {
+		m.stop(j)
+	}
+	if none := len(served) == 0; none != m.noSites {
+		if m.noSites = none; none {
+			m.do(Note{What: NoteNoSites})
+		}
+	}
+	m.served = served
+}
+
+// tell tells the owner something about a site, once.
+func (m *Machine) tell(id ai.KeyID, what What, err error) {
+	if m.told[id] != what {
+		m.told[id] = what
+		m.do(Note{What: what, Site: id, Err: err})
+	}
+}
+
+func (e ClaimDone) apply(m *Machine) {
+	c := &m.claim
+	if e.Seq != c.seq {
+		// It was given up, and perhaps answered before the server knew.
+		var back []*job
+		for _, s := range e.Answer.Jobs {
+			back = append(back, &job{stub: s})
+		}
+		m.release(ai.ReleaseShutdown, back...)
+		return
+	}
+	held := m.now.Sub(c.sent) >= c.wait/2
+	c.seq = 0
+	if e.Err != nil {
+		if m.failed(e.Err); m.ended {
+			return
+		}
+		c.next = m.now.Add(m.retry(c.fails, e.Err))
+		c.fails++
+		// Whether the server is there is the heartbeat's to find out.
+		m.want(c.next)
+		return
+	}
+	c.fails = 0
+	c.next = m.now
+	if len(e.Answer.Jobs) == 0 && !held {
+		// A server that does not hold requests is asked once per heartbeat.
+		c.next = m.now.Add(m.interval())
+	}
+	m.lease = time.Duration(e.Answer.LeaseMs) * time.Millisecond
+	var refused []*job
+	for _, s := range e.Answer.Jobs {
+		if m.jobs[s.Lease.ID] != nil {
+			continue
+		}
+		j := &job{stub: s, heldUntil: m.until(s.Lease)}
+		offer, err := m.Admit(s)
+		if err == nil && len(m.jobs) >= m.c.Concurrency {
+			// More than was asked for; what is not wanted now goes back.
+			m.release(ai.ReleaseShutdown, j)
+			continue
+		}
+		if err != nil {
+			m.note(NoteRefused, j, err)
+			refused = append(refused, j)
+			continue
+		}
+		m.jobs[s.Lease.ID] = j
+		m.note(NoteGranted, j, nil)
+		m.do(Work{Stub: s, Offer: offer})
+		m.want(m.now.Add(cover))
+	}
+	m.release(ai.ReleaseRefused, refused...)
+}
+
+// until is how long a lease that was just granted is held at least: its length
+// from now, and never later than its own end by the server's clock.
+func (m *Machine) until(l ai.Lease) time.Time {
+	until := m.now.Add(m.lease)
+	if m.timed {
+		if left := l.ExpiresAt.Time().Sub(m.now.Add(m.offset)); m.now.Add(left).Before(until) {
+			until = m.now.Add(left)
+		}
+	}
+	return until
+}
+
+func (e WorkDone) apply(m *Machine) {
+	j := m.jobs[e.Lease]
+	if j == nil || j.done {
+		if e.End == WorkKept && j == nil {
+			// Its lease ended in the meantime, so nothing is reported.
+			m.do(Drop{ai.Grant{LeaseID: e.Lease}})
+		}
+		return
+	}
+	switch e.End {
+	case WorkKept:
+		j.done, j.until, j.next = true, e.Until, m.now
+		return
+	case WorkRefused:
+		m.note(NoteRefused, j, e.Err)
+		m.release(ai.ReleaseRefused, j)
+	case WorkDown:
+		m.release(ai.ReleaseBackendDown, j)
+		m.end(j)
+		// What was just given back would come again at once, also to a claim that is
+		// held already.
+		m.claimAnew(m.now.Add(m.interval()))
+		return
+	}
+	m.end(j)
+	m.claim.soon(m.now)
+}
+
+// soon asks again now, unless the server told us to wait.
+func (r *request) soon(now time.Time) {
+	if r.fails == 0 {
+		r.next = now
+	}
+}
+
+func (e SendDone) apply(m *Machine) {
+	j := m.jobs[e.Lease]
+	if j == nil || !j.sending {
+		return
+	}
+	j.sending = false
+	switch {
+	case e.Err == nil && e.Answer.Accepted:
+		m.note(NoteAnswered, j, nil)
+	case e.Err == nil:
+		m.note(NoteNotAccepted, j, nil)
+	case errors.Is(e.Err, ai.ErrRevoked):
+		m.revoked()
+		return
+	default:
+		if again, _ := client.Retry(e.Err); again || errors.Is(e.Err, ai.ErrUnauthorized) {
+			j.next = m.now.Add(m.retry(j.fails, e.Err))
+			j.fails++
+			return
+		}
+		m.note(NoteNotAccepted, j, e.Err)
+	}
+	m.end(j)
+	m.claim.soon(m.now)
+}
+
+func (e ReleaseDone) apply(m *Machine) { m.releasing = max(0, m.releasing-1) }
