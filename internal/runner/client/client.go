@@ -1,0 +1,393 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/protocol"
+	"github.com/allodhq/allod/wire/ai/signing"
+	"github.com/allodhq/allod/wire/ai/weburl"
+)
+
+// What this package refuses besides what a server does.
+var (
+	ErrServerURL = refusal.NewKind("server-url", 400,
+		"This is not where a site can be: it must be an http or https address without user name, query or fragment.",
+		"Copy the address that the app shows, as in https://app.example.")
+	ErrPlain = refusal.NewKind("server-plain-http", 400,
+		"Plain HTTP is spoken to this machine and its private network only; on any other way a stranger could see and hold back requests.",
+		"Use the https address of the site.")
+	ErrUnreachable = refusal.NewKind("server-unreachable", 503,
+		"The site cannot be reached: it is down, or the network between is.",
+		"Check the address and the connection; what is under way is kept and sent again.")
+	ErrAnswer = refusal.NewKind("server-answer", 502,
+		"The answer is not one that a site gives.",
+		"Check that the address is the site's own and that nothing between, as a sign-in page, answers in its place.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "Speaking to a site", Kinds: []*refusal.Kind{
+	ErrServerURL, ErrPlain, ErrUnreachable, ErrAnswer,
+}}
+
+// Timeout bounds one request, beyond the time the server was asked to hold it.
+const Timeout = 30 * time.Second
+
+// Server is where a site serves its devices. The zero value is nowhere. Values
+// compare with ==.
+type Server struct {
+	base string // normal form, without a slash at the end
+	host string
+	tls  bool
+}
+
+// ParseServer reads a server's address. A path is kept, for sites that are
+// mounted below one; a slash at its end is not. It returns [ErrServerURL], and
+// [ErrPlain] for plain HTTP to an address that is written out and not private.
+func ParseServer(text string) (Server, error) {
+	u, err := weburl.ParseWeb(weburl.Trim(text))
+	if err != nil {
+		return Server{}, ErrServerURL
+	}
+	// The normal form of package weburl is one that net/url reads alike.
+	parts, err := url.Parse(u.String())
+	if err != nil || !sameHost(u, parts) || parts.User != nil || strings.ContainsAny(u.String(), "?#") {
+		return Server{}, ErrServerURL
+	}
+	s := Server{base: strings.TrimRight(u.String(), "/"), host: u.Host(), tls: u.Scheme() == "https"}
+	if ip, err := netip.ParseAddr(strings.Trim(s.host, "[]")); err == nil && !s.tls && !private(ip) {
+		return Server{}, ErrPlain
+	}
+	return s, nil
+}
+
+// String is the address in its normal form.
+func (s Server) String() string { return s.base }
+
+// Origin is the address without its path: what must be the same for two pages
+// to belong to one site.
+func (s Server) Origin() string {
+	if i := strings.Index(s.base, "://"); i >= 0 {
+		if j := strings.IndexByte(s.base[i+3:], '/'); j >= 0 {
+			return s.base[:i+3+j]
+		}
+	}
+	return s.base
+}
+
+// Plain reports whether requests go in plain HTTP beyond this machine, which
+// deserves a warning.
+func (s Server) Plain() bool {
+	if s.tls {
+		return false
+	}
+	ip, err := netip.ParseAddr(strings.Trim(s.host, "[]"))
+	local := s.host == "localhost" || strings.HasSuffix(s.host, ".localhost")
+	return !(err == nil && ip.IsLoopback() || local)
+}
+
+// sameHost reports whether both parsers found the same host in a URL.
+func sameHost(u weburl.URL, parts *url.URL) bool {
+	return parts.Hostname() == strings.Trim(u.Host(), "[]")
+}
+
+func private(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return ip.IsLoopback() || ip.IsPrivate()
+}
+
+// Config says who speaks to whom. Server is required.
+type Config struct {
+	// Server is the site's address.
+	Server Server
+	// Version is this program's own version, for the site's log.
+	Version string
+	// Clock is time.Now where it is nil.
+	Clock func() time.Time
+	// Transport carries requests instead of the network, for tests.
+	Transport http.RoundTripper
+}
+
+// Client sends requests to one server. It may be used by several goroutines.
+type Client struct {
+	config Config
+	codec  ai.Codec
+	http   *http.Client
+}
+
+// New makes a client. Nothing is sent.
+func New(c Config) *Client {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Transport == nil {
+		c.Transport = transport(c.Server)
+	}
+	return &Client{config: c, codec: protocol.Latest(), http: &http.Client{
+		Transport:     c.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// transport dials only where the server may be.
+func transport(s Server) http.RoundTripper {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	if !s.tls {
+		dialer.ControlContext = judge
+	}
+	t := &http.Transport{
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 32 << 10,
+		DisableCompression: true,
+		// A connection that died in silence, as when a laptop slept, would hold all
+		// requests until the system gives it up.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	if s.tls {
+		// A proxy sees where to, and nothing of what is said.
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return t
+}
+
+// judge looks at the address that is about to be connected to in plain HTTP.
+func judge(_ context.Context, _, address string, _ syscall.RawConn) error {
+	if at, err := netip.ParseAddrPort(address); err != nil || !private(at.Addr()) {
+		return ErrPlain
+	}
+	return nil
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Server is where the client sends to.
+func (c *Client) Server() Server { return c.config.Server }
+
+// PairStart asks for a code.
+func (c *Client) PairStart(ctx context.Context, q ai.PairStartRequest) (ai.PairStartResponse, error) {
+	return send(ctx, c, nil, ai.EndpointPair, 0, c.codec.PairRequest, ai.PairRequest{Start: &q}, c.codec.PairStartResponse)
+}
+
+// PairPoll asks whether a person has decided. An approval under a name that no
+// request could carry in its headers is [ErrAnswer].
+func (c *Client) PairPoll(ctx context.Context, q ai.PairPollRequest) (ai.PairPollResponse, error) {
+	a, err := send(ctx, c, nil, ai.EndpointPair, 0, c.codec.PairRequest, ai.PairRequest{Poll: &q}, c.codec.PairPollResponse)
+	if err == nil && a.Approved != nil && !sendable(string(a.Approved.RunnerID)) {
+		return ai.PairPollResponse{}, ErrAnswer.With("It names the machine in a way that no request can carry.")
+	}
+	return a, err
+}
+
+// maxRunnerID bounds the name of a device at its server, in bytes.
+const maxRunnerID = 1024
+
+// sendable reports whether a text arrives in a header as it was sent.
+func sendable(text string) bool {
+	bad := func(r rune) bool { return r < ' ' || r > '~' }
+	return len(text) <= maxRunnerID && strings.TrimSpace(text) == text && !strings.ContainsFunc(text, bad)
+}
+
+// Device signs requests as one paired device.
+type Device struct {
+	*Client
+	signer key.Signer
+	runner ai.RunnerID
+}
+
+// As returns the client's view for a device that the server knows as runner.
+func (c *Client) As(runner ai.RunnerID, signer key.Signer) *Device { return &Device{c, signer, runner} }
+
+// RunnerID is the name under which the server knows the device.
+func (d *Device) RunnerID() ai.RunnerID { return d.runner }
+
+// Claim asks for work. The server is asked to hold the request up to wait, in
+// whole seconds, until there is some; servers that do not know that answer at
+// once.
+func (d *Device) Claim(ctx context.Context, wait time.Duration, q ai.ClaimRequest) (ai.ClaimResponse, error) {
+	q.RunnerID = d.runner
+	return send(ctx, d.Client, d, ai.EndpointClaim, wait, d.codec.ClaimRequest, q, d.codec.ClaimResponse)
+}
+
+// Fetch asks for the sealed payload of a grant.
+func (d *Device) Fetch(ctx context.Context, g ai.Grant) (ai.FetchResponse, error) {
+	q := ai.FetchRequest{RunnerID: d.runner, Grant: g}
+	return send(ctx, d.Client, d, ai.EndpointFetch, 0, d.codec.FetchRequest, q, d.codec.FetchResponse)
+}
+
+// Heartbeat says that the device is there and renews what it holds. The server
+// is asked to hold the answer up to wait, until there is news.
+func (d *Device) Heartbeat(ctx context.Context, wait time.Duration, q ai.HeartbeatRequest) (ai.HeartbeatResponse, error) {
+	q.RunnerID, q.DaemonVersion = d.runner, d.config.Version
+	return send(ctx, d.Client, d, ai.EndpointHeartbeat, wait, d.codec.HeartbeatRequest, q, d.codec.HeartbeatResponse)
+}
+
+// Result returns a finished run.
+func (d *Device) Result(ctx context.Context, q ai.ResultRequest) (ai.ResultResponse, error) {
+	q.RunnerID = d.runner
+	return send(ctx, d.Client, d, ai.EndpointResult, 0, d.codec.ResultRequest, q, d.codec.ResultResponse)
+}
+
+// Release gives grants back.
+func (d *Device) Release(ctx context.Context, reason ai.ReleaseReason, leases []ai.Grant) (ai.ReleaseResponse, error) {
+	q := ai.ReleaseRequest{RunnerID: d.runner, Leases: leases, Reason: reason}
+	return send(ctx, d.Client, d, ai.EndpointRelease, 0, d.codec.ReleaseRequest, q, d.codec.ReleaseResponse)
+}
+
+// send writes one request, sends it and reads the answer. The bytes that are
+// signed are the bytes that are sent (MUST REQUESTS_SIGNED_NOT_BEARER).
+func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write ai.Message[Q], q Q, read ai.Message[A]) (A, error) {
+	var none A
+	body, err := write.Write(q)
+	if err != nil {
+		return none, err
+	}
+	wait = max(wait, 0)
+	ctx, cancel := context.WithTimeout(ctx, Timeout+wait)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.Server.base+ai.PathPrefix+"/"+string(e), bytes.NewReader(body))
+	if err != nil {
+		return none, ErrServerURL
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "allod/"+c.config.Version)
+	if seconds := int(wait / time.Second); seconds > 0 {
+		r.Header.Set("Prefer", "wait="+strconv.Itoa(seconds))
+	}
+	if d != nil {
+		request := signing.Request{Plane: signing.DaemonPlane, Endpoint: e, Body: body}
+		signed, err := signing.Sign(d.signer, request, string(d.runner), ai.MillisOf(c.config.Clock()))
+		if err != nil {
+			return none, err
+		}
+		for _, h := range signed.Headers(signing.DaemonPlane) {
+			r.Header.Set(h[0], h[1])
+		}
+	}
+	answer, status, err := c.exchange(r, read.Limit())
+	switch {
+	case err != nil:
+		return none, err
+	case !good(status):
+		return none, c.refused(answer, status)
+	}
+	a, err := read.Read(answer)
+	if err != nil {
+		return none, ErrAnswer.Because(err)
+	}
+	return a, nil
+}
+
+func good(status int) bool { return status >= 200 && status <= 299 }
+
+// exchange sends a request and reads the answer: at most limit bytes of a good
+// one. Of another only the status counts where it is larger than any refusal.
+func (c *Client) exchange(r *http.Request, limit int) (body []byte, status int, err error) {
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, 0, failed(r, err)
+	}
+	defer resp.Body.Close()
+	if !good(resp.StatusCode) {
+		limit = c.codec.Error.Limit()
+	}
+	large := resp.ContentLength > int64(limit)
+	if !large {
+		if body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
+			return nil, 0, failed(r, err)
+		}
+		large = len(body) > limit
+	}
+	switch {
+	case large && good(resp.StatusCode):
+		return nil, 0, ErrAnswer.With("It is larger than any such answer.")
+	case large:
+		body = nil
+	}
+	return body, resp.StatusCode, nil
+}
+
+// failed names an error of the network. The caller's own end stays what it is,
+// whatever cause the caller gave it.
+func failed(r *http.Request, err error) error {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		return context.Canceled
+	}
+	var named *refusal.Kind
+	if errors.As(err, &named) {
+		return named
+	}
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return ErrAnswer.With("Its certificate is not good for this address.").Because(err)
+	}
+	return ErrUnreachable.Because(err)
+}
+
+// refused reads a refusal. What is no refusal of the contract counts by its
+// status: a proxy's error page is a reason to wait, not to give up.
+func (c *Client) refused(body []byte, status int) error {
+	e, err := c.codec.Error.Read(body)
+	switch {
+	case err == nil && e.Code.Status() == status:
+		return &e
+	case err == nil && status == http.StatusMethodNotAllowed && errors.Is(&e, ai.ErrBadRequest): // as servers say it
+		return &e
+	case status == http.StatusTooManyRequests:
+		return ai.ErrorOf(ai.ErrRateLimited)
+	case status >= 500:
+		return ErrUnreachable.With("Something before it answered in its place.")
+	case status >= 300 && status < 400:
+		return ErrAnswer.With("It sends on to another address, which is not followed.")
+	}
+	return ErrAnswer
+}
+
+// Retry says whether the same request may succeed later, and how long the server
+// asked to wait; zero means that it did not say.
+func Retry(err error) (retry bool, after time.Duration) {
+	var e *ai.Error
+	if errors.As(err, &e) {
+		if e.RetryAfter != nil {
+			after = time.Duration(min(*e.RetryAfter, maxRetryAfter)) * time.Second
+		}
+		switch refusal.From(err).Kind() {
+		case ai.ErrRateLimited, ai.ErrServer, ai.ErrNotReady, ai.ErrClockSkew:
+			return true, after
+		}
+		return false, 0
+	}
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrAnswer), 0
+}
+
+// maxRetryAfter bounds what a server can make us wait, in seconds.
+const maxRetryAfter = 3600
+
+// ParsePage returns the origin of a page that a server sends a person to. It
+// returns [ErrServerURL] for a text that is no web address.
+func ParsePage(text string) (origin string, err error) {
+	u, err := weburl.ParseWeb(text)
+	if err != nil {
+		return "", ErrServerURL
+	}
+	parts, err := url.Parse(u.String())
+	if err != nil || parts.User != nil || !sameHost(u, parts) {
+		return "", ErrServerURL
+	}
+	return u.Scheme() + "://" + parts.Host, nil
+}
