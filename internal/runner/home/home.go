@@ -1,0 +1,398 @@
+// Package home keeps what an agent must not forget: its keys, the servers it is
+// paired with, its name and whether it is paused. Each is a file in one folder
+// that only this user can reach.
+//
+// The package refuses to go on with a damaged file: an agent that had forgotten
+// whom it trusts would trust anew.
+package home
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+)
+
+// What this package refuses.
+var (
+	ErrNoHome = refusal.NewKind("agent-home", 500,
+		"There is no folder for the agent: this user has no configuration folder.",
+		"Set ALLOD_HOME to a folder of this user.")
+	ErrPairings = refusal.NewKind("pairings-damaged", 500,
+		"The list of paired servers is damaged, so the agent does not know whom it trusts. The file is left as it is.",
+		"Restore pairings.json in the agent's folder from a backup, or move it away and connect to each site again.")
+	ErrNotPaired = refusal.NewKind("not-paired", 404,
+		"This machine is not paired with that server.",
+		"See allod agent status for the servers it is paired with, and allod connect to pair.")
+	ErrLabel = refusal.NewKind("agent-label", 400,
+		"A machine's name is 1 to 120 characters without control characters.",
+		"Choose another name.")
+	ErrTooMany = refusal.NewKind("too-many-pairings", 409,
+		"This machine is paired with as many servers as it can be.",
+		"Forget one first: allod agent forget URL.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "An agent's folder", Kinds: []*refusal.Kind{ErrNoHome, ErrPairings, ErrNotPaired, ErrLabel, ErrTooMany}}
+
+// Names of the files.
+const (
+	KeyFile    = "keys.json"
+	ConfigFile = "config.json"
+	pairings   = "pairings.json"
+	label      = "label"
+	paused     = "paused"
+	outbox     = "outbox"
+)
+
+// MaxPairings bounds how many servers an agent is paired with.
+const MaxPairings = 64
+
+const maxPairingsFile = 4 << 20
+
+// Dir is the agent's folder: ALLOD_HOME, or allod in the user's configuration
+// folder. It returns [ErrNoHome].
+func Dir() (string, error) {
+	dir, err := os.Getenv("ALLOD_HOME"), error(nil)
+	if dir != "" {
+		dir, err = filepath.Abs(dir)
+	} else if dir, err = os.UserConfigDir(); err == nil {
+		dir = filepath.Join(dir, "allod")
+	}
+	if err != nil {
+		return "", ErrNoHome.Because(err)
+	}
+	return dir, nil
+}
+
+// Home is an agent's folder in use by this process. It may be used by several
+// goroutines.
+type Home struct {
+	dir     string
+	release func()
+	// changing is held while the list of pairings is read, changed and written.
+	changing sync.Mutex
+}
+
+// Open takes the folder for this process, making it the first time. It returns
+// datadir.ErrData and datadir.ErrRunning.
+func Open(dir string) (*Home, error) {
+	if err := datadir.Prepare(dir); err != nil {
+		return nil, err
+	}
+	release, err := datadir.Lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	sweep(dir)
+	return &Home{dir: dir, release: release}, nil
+}
+
+// sweep removes what writes that did not end have left, keys among it.
+func sweep(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		for _, file := range []string{KeyFile, pairings, label, paused} {
+			if left, _ := filepath.Match(file+".????????????????.tmp", e.Name()); left {
+				_ = os.Remove(filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+}
+
+// Close lets go of the folder.
+func (h *Home) Close() { h.release() }
+
+// Dir is the folder.
+func (h *Home) Dir() string { return h.dir }
+
+// Outbox is the folder for results that are not handed in yet.
+func (h *Home) Outbox() string { return filepath.Join(h.dir, outbox) }
+
+// Keys returns the device's keys and makes them the first time. It returns the
+// refusals of package keyfile; a damaged file is never written over.
+func (h *Home) Keys(now time.Time) (key.DeviceKeys, error) {
+	path := filepath.Join(h.dir, KeyFile)
+	k, err := LoadKeys(h.dir)
+	if !errors.Is(err, keyfile.ErrAbsent) {
+		return k, err
+	}
+	if k, err = key.NewKeys[key.DeviceRole](rand.Reader, now); err != nil {
+		return key.DeviceKeys{}, err
+	}
+	if err := keyfile.Create(path, k); err != nil {
+		return key.DeviceKeys{}, err
+	}
+	return k, nil
+}
+
+// LoadKeys reads the keys of a folder that may be in use by another process. It
+// returns the refusals of package keyfile.
+func LoadKeys(dir string) (key.DeviceKeys, error) {
+	return keyfile.Load[key.DeviceRole](filepath.Join(dir, KeyFile))
+}
+
+// Site is a site that was approved on this machine.
+type Site struct {
+	Identity key.Site
+	// SignsReach is whether the site was seen to sign what a job may reach. From
+	// then on it must.
+	SignsReach bool
+}
+
+// Pairing is one server that the agent is paired with.
+type Pairing struct {
+	// Server is its address in normal form.
+	Server   string
+	RunnerID ai.RunnerID
+	Owner    ai.Owner
+	// OwnerLabel is a name for people; empty means none.
+	OwnerLabel string
+	Sites      map[ai.KeyID]Site
+	PairedAt   ai.Millis
+}
+
+// rows are the file's form of pairings.
+type rows struct{ list []row }
+
+type row struct {
+	Pairing
+	sites map[ai.KeyID]siteRow
+}
+
+type siteRow struct {
+	identity   ai.PublicIdentity
+	signsReach bool
+}
+
+var siteShape = exact.Shape[siteRow]{Fields: func(o *exact.Object, s *siteRow) {
+	exact.Text(o, "identity", &s.identity.Identity, 1, 0)
+	exact.Text(o, "encryption", &s.identity.Encryption, 1, 0)
+	exact.Text(o, "encryptionSig", &s.identity.EncryptionSig, 1, 0)
+	exact.OptBool(o, "signsReach", &s.signsReach)
+}}
+
+var rowShape = exact.Shape[row]{Fields: func(o *exact.Object, r *row) {
+	exact.Text(o, "server", &r.Server, 1, 2048)
+	exact.Text(o, "runnerId", &r.RunnerID, 1, 0)
+	exact.Text(o, "owner", &r.Owner, 1, 0)
+	exact.OptText(o, "ownerLabel", &r.OwnerLabel, 1, 0)
+	exact.Map(o, "sites", &r.sites, siteShape)
+	exact.Whole(o, "pairedAt", &r.PairedAt, 1, 0)
+}}
+
+var pairingLimits = exact.Limits{Bytes: maxPairingsFile, Depth: 8, Values: 1 << 17}
+
+// Marshal writes a pairing as it stands in the file. It returns [ErrPairings] for
+// one that could not be read again.
+func (p Pairing) Marshal() ([]byte, error) {
+	text, err := rowShape.Append(nil, p.row())
+	if err != nil {
+		return nil, ErrPairings.Because(err)
+	}
+	if _, err := ParsePairing(text); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// ParsePairing reads what [Pairing.Marshal] wrote. It returns [ErrPairings].
+func ParsePairing(text []byte) (Pairing, error) {
+	r, err := rowShape.Read(text, pairingLimits)
+	if err != nil {
+		return Pairing{}, ErrPairings.Because(err)
+	}
+	return r.pairing()
+}
+
+func (p Pairing) row() row {
+	sites := map[ai.KeyID]siteRow{}
+	for id, s := range p.Sites {
+		sites[id] = siteRow{ai.PublicIdentityOf(s.Identity), s.SignsReach}
+	}
+	return row{p, sites}
+}
+
+func (r row) pairing() (Pairing, error) {
+	r.Sites = map[ai.KeyID]Site{}
+	for id, s := range r.sites {
+		identity, err := s.identity.Site()
+		if err != nil || identity.Fingerprint().String() != string(id) {
+			return Pairing{}, ErrPairings.Because(err)
+		}
+		r.Sites[id] = Site{identity, s.signsReach}
+	}
+	return r.Pairing, nil
+}
+
+var rowsShape = exact.Shape[rows]{Fields: func(o *exact.Object, r *rows) {
+	version := int64(1)
+	exact.Whole(o, "version", &version, 1, 1)
+	exact.List(o, "pairings", &r.list, 0, MaxPairings, rowShape)
+}}
+
+// Pairings returns the servers in the order in which they were first paired. It
+// returns datadir.ErrRead and [ErrPairings].
+func (h *Home) Pairings() ([]Pairing, error) {
+	content, err := datadir.Read(filepath.Join(h.dir, pairings), maxPairingsFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return parsePairings(content)
+}
+
+func parsePairings(content []byte) ([]Pairing, error) {
+	read, err := rowsShape.Read(content, pairingLimits)
+	if err != nil {
+		return nil, ErrPairings.Because(err)
+	}
+	var list []Pairing
+	for _, r := range read.list {
+		p, err := r.pairing()
+		if err != nil {
+			return nil, err
+		}
+		if indexOf(list, p.Server) >= 0 {
+			return nil, ErrPairings // which of the two counts?
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func indexOf(list []Pairing, server string) int {
+	return slices.IndexFunc(list, func(p Pairing) bool { return p.Server == server })
+}
+
+// write writes the list, unless it could not be read again.
+func (h *Home) write(list []Pairing) error {
+	var r rows
+	for _, p := range list {
+		r.list = append(r.list, p.row())
+	}
+	content, err := rowsShape.Append(nil, r)
+	if err != nil {
+		return ErrPairings.Because(err)
+	}
+	content = append(content, '\n')
+	switch _, err := parsePairings(content); {
+	case errors.Is(err, exact.ErrTooLarge), errors.Is(err, exact.ErrTooMany):
+		return ErrTooMany.With("The list would be larger than the agent reads.")
+	case err != nil:
+		return err
+	}
+	return datadir.Replace(filepath.Join(h.dir, pairings), content)
+}
+
+// Pair records a pairing, in the place of an earlier one with the same server.
+// It returns the refusals of [Home.Pairings], also for a pairing that could not
+// be read again, [ErrTooMany] and datadir.ErrWrite, and then nothing changed.
+func (h *Home) Pair(p Pairing) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	list, err := h.Pairings()
+	if err != nil {
+		return err
+	}
+	switch i := indexOf(list, p.Server); {
+	case i >= 0:
+		list[i] = p
+	case len(list) >= MaxPairings:
+		return ErrTooMany
+	default:
+		list = append(list, p)
+	}
+	return h.write(list)
+}
+
+// Forget removes a pairing and returns it. It returns [ErrNotPaired] and what
+// [Home.Pair] does.
+func (h *Home) Forget(server string) (Pairing, error) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	list, err := h.Pairings()
+	if err != nil {
+		return Pairing{}, err
+	}
+	i := indexOf(list, server)
+	if i < 0 {
+		return Pairing{}, ErrNotPaired
+	}
+	gone := list[i]
+	if err := h.write(slices.Delete(list, i, i+1)); err != nil {
+		return Pairing{}, err
+	}
+	return gone, nil
+}
+
+// Label is the machine's name as its owner chose it, or "". It returns
+// datadir.ErrRead, and [ErrLabel] for a file that holds no name.
+func (h *Home) Label() (string, error) {
+	content, err := datadir.Read(filepath.Join(h.dir, label), 4<<10)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	text := strings.TrimSpace(string(content))
+	if text == "" {
+		return "", nil
+	}
+	if err := CheckLabel(text); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// SetLabel names the machine. It returns [ErrLabel] and datadir.ErrWrite.
+func (h *Home) SetLabel(text string) error {
+	if err := CheckLabel(text); err != nil {
+		return err
+	}
+	return datadir.Replace(filepath.Join(h.dir, label), []byte(text+"\n"))
+}
+
+// CheckLabel returns [ErrLabel] for a text that cannot be a machine's name.
+func CheckLabel(text string) error {
+	bad := func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' }
+	if n := ai.TextUnits(text); n < 1 || n > ai.MaxLabelUnits || strings.TrimSpace(text) != text || strings.ContainsFunc(text, bad) {
+		return ErrLabel
+	}
+	return nil
+}
+
+// Paused is whether the owner paused the agent.
+func (h *Home) Paused() bool {
+	_, err := os.Stat(filepath.Join(h.dir, paused))
+	// What cannot be looked at counts as paused.
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// SetPaused pauses the agent, also after a restart, or lets it go on. It returns
+// datadir.ErrWrite.
+func (h *Home) SetPaused(on bool) error {
+	path := filepath.Join(h.dir, paused)
+	if on {
+		return datadir.Replace(path, nil)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return datadir.ErrWrite.Because(err)
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+//go:build race
+
+package outbox_test
+
+// raceEnabled says that the race detector runs, under which texts of many
+// megabytes are slow.
+const raceEnabled = true
