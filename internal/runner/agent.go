@@ -1,0 +1,286 @@
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+)
+
+// ErrNoPairings refuses to run for nobody.
+var ErrNoPairings = refusal.NewKind("no-pairings", 409,
+	"This machine is paired with no site, so there is nothing to run for.",
+	"Pair it first: allod connect URL.")
+
+// Config says how an agent works. Home is required.
+type Config struct {
+	// Home is the agent's folder.
+	Home string
+	// Version is this program's own version, at least one character.
+	Version string
+	// Settings are the owner's wishes; see [settings.Defaults].
+	Settings settings.Settings
+	// Clock is time.Now where it is nil.
+	Clock func() time.Time
+	// Logger is nobody where it is nil.
+	Logger *slog.Logger
+	// Transport carries requests to servers instead of the network, for tests.
+	Transport http.RoundTripper
+}
+
+// Agent is a model agent in use by this process.
+type Agent struct {
+	config  Config
+	log     *slog.Logger
+	home    *home.Home
+	keys    key.DeviceKeys
+	shelf   *shelf
+	ingress *ingress.Log
+
+	mu    sync.Mutex
+	lanes map[string]*running // by server
+	// run starts a lane; nil while the agent does not run.
+	run func(p home.Pairing) error
+}
+
+// running is a lane at work.
+type running struct {
+	driver *driver
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+// Open takes an agent's folder for this process and makes its keys the first
+// time. Nothing runs before [Agent.Run]. It returns the refusals of packages
+// home, datadir, keyfile and ingress.
+func Open(c Config) (*Agent, error) {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	h, err := home.Open(c.Home)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, c.Clock), lanes: map[string]*running{}}
+	if a.keys, err = h.Keys(c.Clock()); err == nil {
+		a.ingress, err = ingress.Open(c.Home)
+	}
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Close lets go of the folder. The agent must not be running.
+func (a *Agent) Close() error {
+	err := a.ingress.Close()
+	a.home.Close()
+	return err
+}
+
+// Fingerprint is what the owner compares when the machine is paired.
+func (a *Agent) Fingerprint() key.Fingerprint { return a.keys.Identity().Fingerprint() }
+
+// Keys are the device's, for pairing.
+func (a *Agent) Keys() key.DeviceKeys { return a.keys }
+
+// Run works for all paired servers until ctx ends, then gives back what is under
+// way. It returns [ErrNoPairings], and errors of the folder. A server that
+// revokes the device is left, and the others go on.
+func (a *Agent) Run(ctx context.Context) error {
+	pairings, err := a.home.Pairings()
+	if err != nil {
+		return err
+	}
+	if len(pairings) == 0 {
+		return ErrNoPairings
+	}
+	var lanes, tending sync.WaitGroup
+	a.mu.Lock()
+	a.run = func(p home.Pairing) error { return a.start(ctx, &lanes, p) }
+	for _, p := range pairings {
+		if err := a.run(p); err != nil {
+			a.log.Error("a server is not served", "server", p.Server, "error", refusal.From(err))
+		}
+	}
+	a.mu.Unlock()
+	a.shelf.mu.Lock()
+	a.shelf.changed = func(offers []lane.Offer) {
+		a.log.Info("offers changed", "offers", len(offers))
+		for _, r := range a.all() {
+			r.driver.offersChanged()
+		}
+	}
+	a.shelf.mu.Unlock()
+	tending.Go(func() { a.shelf.tend(ctx) })
+	<-ctx.Done()
+	tending.Wait()
+	a.mu.Lock()
+	a.run = nil
+	a.mu.Unlock()
+	lanes.Wait()
+	return nil
+}
+
+func (a *Agent) all() []*running {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*running
+	for _, r := range a.lanes {
+		list = append(list, r)
+	}
+	return list
+}
+
+// start begins a lane. The caller holds the lock.
+func (a *Agent) start(ctx context.Context, group *sync.WaitGroup, p home.Pairing) error {
+	server, err := client.ParseServer(p.Server)
+	if err != nil {
+		return err
+	}
+	box, err := outbox.Open(a.home.Outbox(), p.Server, p.RunnerID)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	r := &running{newDriver(a, p, server, box), stop, make(chan struct{})}
+	a.lanes[p.Server] = r
+	group.Go(func() {
+		defer close(r.ended)
+		defer stop()
+		defer r.driver.device.Close()
+		if r.driver.run(ctx) {
+			// The server does not know the device any more, and what it pinned is
+			// worth nothing. A new pairing is a new start.
+			a.log.Error("the server revoked this machine; pair again if you want to go on", "server", p.Server)
+		}
+	})
+	r.driver.offersChanged()
+	return nil
+}
+
+// end stops the lane of a server and waits for it.
+func (a *Agent) end(server string) {
+	a.mu.Lock()
+	r := a.lanes[server]
+	delete(a.lanes, server)
+	a.mu.Unlock()
+	if r != nil {
+		r.stop()
+		<-r.ended
+	}
+}
+
+// Adopt records a pairing and, if the agent runs, begins to work for it. It
+// takes the place of an earlier pairing with the same server.
+func (a *Agent) Adopt(p home.Pairing) error {
+	a.end(p.Server)
+	if err := a.home.Pair(p); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.run == nil {
+		return nil
+	}
+	return a.run(p)
+}
+
+// Forget ends the work for a server, gives back what is under way, and removes
+// the pairing with what was kept for it. It returns home.ErrNotPaired.
+func (a *Agent) Forget(server string) error {
+	if s, err := client.ParseServer(server); err == nil {
+		server = s.String()
+	}
+	a.end(server)
+	p, err := a.home.Forget(server)
+	if err != nil {
+		return err
+	}
+	box, err := outbox.Open(a.home.Outbox(), p.Server, p.RunnerID)
+	if err != nil {
+		return err
+	}
+	return box.Clear()
+}
+
+// Pause takes no new work from now on, also after a restart. With release, work
+// in flight is given back as well; else it finishes.
+func (a *Agent) Pause(release bool) error { return a.setPaused(true, release) }
+
+// Resume takes work again.
+func (a *Agent) Resume() error { return a.setPaused(false, false) }
+
+func (a *Agent) setPaused(on, release bool) error {
+	if err := a.home.SetPaused(on); err != nil {
+		return err
+	}
+	for _, r := range a.all() {
+		r.driver.tell(lane.Paused{On: on, Release: release})
+	}
+	return nil
+}
+
+// Name is the machine's name. Servers learn it when they are paired.
+func (a *Agent) Name() (string, error) { return a.home.Label() }
+
+// SetName names the machine. It returns home.ErrLabel.
+func (a *Agent) SetName(name string) error { return a.home.SetLabel(name) }
+
+// LookOnce looks for models, and has those prove themselves that are due, unless
+// the agent runs and does so all the time.
+func (a *Agent) LookOnce(ctx context.Context) {
+	a.mu.Lock()
+	running := a.run != nil
+	a.mu.Unlock()
+	if !running {
+		a.shelf.look(ctx)
+	}
+}
+
+// Prove has every model in use generate a little now, metered ones as well. It
+// returns the first failure, or [ErrNoModel].
+func (a *Agent) Prove(ctx context.Context) error {
+	err := a.shelf.proveAll(ctx)
+	a.shelf.look(ctx)
+	return err
+}
+
+// remember records that a site signs what a job may reach.
+func (a *Agent) remember(d *driver, id ai.KeyID) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list, err := a.home.Pairings()
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		s, ok := p.Sites[id]
+		if p.Server != d.server || p.RunnerID != d.device.RunnerID() || !ok {
+			continue
+		}
+		s.SignsReach = true
+		p.Sites[id] = s
+		if err := a.home.Pair(p); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.pairing.Sites[id]
+	s.SignsReach = true
+	d.pairing.Sites[id] = s
+	return nil
+}

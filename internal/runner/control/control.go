@@ -1,0 +1,305 @@
+// Package control lets an owner's commands reach the agent, whether it runs or
+// not: through the admin socket in its folder, or by opening the folder.
+//
+// The socket belongs to the user who runs the agent, and nobody else can reach
+// it, so its requests carry no credential.
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/httpd"
+	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+)
+
+// What this package refuses.
+var (
+	ErrNoAnswer = refusal.NewKind("agent-no-answer", 503,
+		"An agent holds the folder and does not answer on its admin socket.",
+		"Wait a moment if it is just starting or stopping; else look in its log.")
+	ErrRequest = refusal.NewKind("agent-request", 400,
+		"The running agent does not know this request.",
+		"Use the command of the same version as the agent, or start the agent again.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "Speaking to a running agent", Kinds: []*refusal.Kind{ErrNoAnswer, ErrRequest}}
+
+// Agent is what an owner can ask of an agent.
+type Agent interface {
+	Status(ctx context.Context) (runner.Status, error)
+	// Look finds models and has them prove themselves, unless the agent runs and
+	// does so all the time.
+	Look(ctx context.Context) error
+	Pause(ctx context.Context, release bool) error
+	Resume(ctx context.Context) error
+	SetName(ctx context.Context, name string) error
+	Adopt(ctx context.Context, p home.Pairing) error
+	Forget(ctx context.Context, server string) error
+	// Prove has every model in use generate a little now.
+	Prove(ctx context.Context) error
+}
+
+// Open reaches the agent of a folder: the one that runs, or one that is opened
+// for this command, which own then is. close lets go of it.
+func Open(c runner.Config) (agent Agent, own *runner.Agent, close func(), err error) {
+	a, err := runner.Open(c)
+	switch {
+	case errors.Is(err, datadir.ErrRunning):
+		return remote{httpd.AdminClient(c.Home), startTime}, nil, func() {}, nil
+	case err != nil:
+		return nil, nil, nil, err
+	}
+	return local{a}, a, func() { _ = a.Close() }, nil
+}
+
+// local is an agent in this process.
+type local struct{ a *runner.Agent }
+
+// Local is an agent of this process.
+func Local(a *runner.Agent) Agent { return local{a} }
+
+func (l local) Status(context.Context) (runner.Status, error) { return l.a.Status() }
+func (l local) Look(ctx context.Context) error                { l.a.LookOnce(ctx); return nil }
+func (l local) Pause(_ context.Context, release bool) error   { return l.a.Pause(release) }
+func (l local) Resume(context.Context) error                  { return l.a.Resume() }
+func (l local) SetName(_ context.Context, name string) error  { return l.a.SetName(name) }
+func (l local) Adopt(_ context.Context, p home.Pairing) error { return l.a.Adopt(p) }
+func (l local) Forget(_ context.Context, server string) error { return l.a.Forget(server) }
+func (l local) Prove(ctx context.Context) error               { return l.a.Prove(ctx) }
+
+// maxBody bounds a request or an answer.
+const maxBody = 4 << 20
+
+// order is the body of a request that has one.
+type order struct {
+	release      bool
+	name, server string
+}
+
+var orderShape = exact.Shape[order]{Fields: func(o *exact.Object, v *order) {
+	exact.OptBool(o, "release", &v.release)
+	exact.OptText(o, "name", &v.name, 1, 0)
+	exact.OptText(o, "server", &v.server, 1, 0)
+}}
+
+var orderLimits = exact.Limits{Bytes: maxBody, Depth: 1, Values: 4}
+
+// Serve adds the agent's requests to its admin socket.
+func Serve(a Agent) func(*http.ServeMux) {
+	return func(mux *http.ServeMux) {
+		mux.HandleFunc("GET /agent/status", func(w http.ResponseWriter, r *http.Request) {
+			s, err := a.Status(r.Context())
+			answer(w, s, err)
+		})
+		for name, do := range map[string]func(ctx context.Context, o order) error{
+			"pause":  func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
+			"resume": func(ctx context.Context, _ order) error { return a.Resume(ctx) },
+			"name":   func(ctx context.Context, o order) error { return a.SetName(ctx, o.name) },
+			"forget": func(ctx context.Context, o order) error { return a.Forget(ctx, o.server) },
+			"prove":  func(ctx context.Context, _ order) error { return a.Prove(ctx) },
+		} {
+			mux.HandleFunc("POST /agent/"+name, func(w http.ResponseWriter, r *http.Request) {
+				body, err := read(r.Body)
+				if err == nil {
+					err = obey(r.Context(), body, do)
+				}
+				answer(w, struct{}{}, err)
+			})
+		}
+		mux.HandleFunc("POST /agent/adopt", func(w http.ResponseWriter, r *http.Request) {
+			body, err := read(r.Body)
+			if err == nil {
+				err = adopt(r.Context(), body, a)
+			}
+			answer(w, struct{}{}, err)
+		})
+	}
+}
+
+func obey(ctx context.Context, body []byte, do func(context.Context, order) error) error {
+	o, err := orderShape.Read(body, orderLimits)
+	if err != nil {
+		return ErrRequest.Because(err)
+	}
+	return do(ctx, o)
+}
+
+func adopt(ctx context.Context, body []byte, a Agent) error {
+	p, err := home.ParsePairing(body)
+	if err != nil {
+		return ErrRequest.Because(err) // not the list on the disk is damaged
+	}
+	return a.Adopt(ctx, p)
+}
+
+func read(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, maxBody+1)) // whose readers take maxBody
+	if err != nil {
+		return nil, ErrRequest.Because(err)
+	}
+	return body, nil
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	status, body := http.StatusOK, []byte(nil)
+	if err == nil {
+		body, err = json.Marshal(v)
+	}
+	if err != nil {
+		status, body = refusal.HTTP(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// remote is a running agent, or one that is starting for so long at most.
+type remote struct {
+	http  *http.Client
+	start time.Duration
+}
+
+func (r remote) Status(ctx context.Context) (s runner.Status, err error) {
+	body, err := r.call(ctx, http.MethodGet, "status", nil)
+	if err == nil && json.Unmarshal(body, &s) != nil {
+		err = ErrNoAnswer
+	}
+	return s, err
+}
+
+func (r remote) Look(context.Context) error { return nil }
+func (r remote) Pause(ctx context.Context, release bool) error {
+	return r.order(ctx, "pause", order{release: release})
+}
+func (r remote) Resume(ctx context.Context) error { return r.order(ctx, "resume", order{}) }
+func (r remote) SetName(ctx context.Context, name string) error {
+	return r.order(ctx, "name", order{name: name})
+}
+func (r remote) Forget(ctx context.Context, server string) error {
+	return r.order(ctx, "forget", order{server: server})
+}
+func (r remote) Prove(ctx context.Context) error { return r.order(ctx, "prove", order{}) }
+
+func (r remote) Adopt(ctx context.Context, p home.Pairing) error {
+	body, err := p.Marshal()
+	if err != nil {
+		return err
+	}
+	_, err = r.call(ctx, http.MethodPost, "adopt", body)
+	return err
+}
+
+func (r remote) order(ctx context.Context, name string, o order) error {
+	// A word of the command line can be no text at all. The agent refuses what is
+	// left of it as it would the word.
+	o.name, o.server = strings.ToValidUTF8(o.name, "\ufffd"), strings.ToValidUTF8(o.server, "\ufffd")
+	body, err := orderShape.Append(nil, o)
+	if err != nil {
+		return ErrRequest.Because(err)
+	}
+	_, err = r.call(ctx, http.MethodPost, name, body)
+	return err
+}
+
+// timeout is longer than proving a model takes.
+const timeout = 5 * time.Minute
+
+// call sends a request. It returns the agent's refusal, [ErrNoAnswer], and
+// context.Canceled where the caller ended it.
+func (r remote) call(ctx context.Context, method, name string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	noAnswer := func(err error) error {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return context.Canceled
+		}
+		return ErrNoAnswer.Because(err)
+	}
+	resp, err := r.send(ctx, method, name, body)
+	if err != nil {
+		return nil, noAnswer(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return nil, noAnswer(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return text, nil
+	}
+	return nil, refusalOf(text)
+}
+
+// registers have every refusal that an agent answers with.
+var registers = []refusal.Registry{
+	runner.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
+	datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
+}
+
+// An agent that is just starting holds the folder and does not listen yet.
+const (
+	startTime = 3 * time.Second
+	startStep = 50 * time.Millisecond
+)
+
+// send asks until somebody listens, for a moment.
+func (r remote) send(ctx context.Context, method, name string, body []byte) (*http.Response, error) {
+	for end := time.Now().Add(r.start); ; {
+		q, err := http.NewRequestWithContext(ctx, method, "http://agent/agent/"+name, bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := r.http.Do(q)
+		var dial *net.OpError
+		if err == nil || !errors.As(err, &dial) || dial.Op != "dial" || time.Now().After(end) {
+			return resp, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(startStep):
+		}
+	}
+}
+
+// refusalOf finds the refusal that an agent answered with, and its detail.
+func refusalOf(text []byte) error {
+	var said struct {
+		Error   string `json:"error"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(text, &said) != nil {
+		return ErrRequest
+	}
+	for _, r := range registers {
+		k := r.Find(said.Error)
+		if k == nil {
+			continue
+		}
+		if detail, ok := strings.CutPrefix(said.Message, k.Meaning()+" "); ok {
+			return k.With(detail)
+		}
+		return k
+	}
+	return ErrRequest
+}

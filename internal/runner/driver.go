@@ -1,0 +1,268 @@
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/allodhq/allod/internal/killpoint"
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+)
+
+// driver carries out what a lane decides for one paired server.
+type driver struct {
+	server      string
+	device      *client.Device
+	keys        key.DeviceKeys
+	shelf       *shelf
+	ingress     *ingress.Log
+	box         *outbox.Box
+	clock       func() time.Time
+	keepPrompts bool
+	log         *slog.Logger
+	// remember records that a site signs what a job may reach.
+	remember func(ai.KeyID) error
+
+	events chan lane.Event
+	// offers has a token when the shelf offers something else than before.
+	offers chan struct{}
+	ended  chan struct{}
+	tasks  sync.WaitGroup
+
+	mu      sync.Mutex
+	pairing home.Pairing
+	downs   map[ai.JobID]bool
+	status  laneStatus
+
+	// Of the goroutine that steps.
+	machine   *lane.Machine
+	working   map[ai.LeaseID]context.CancelCauseFunc
+	quitBeat  context.CancelFunc
+	quitClaim context.CancelFunc
+	timer     *time.Timer
+}
+
+// laneStatus is what is shown of a lane.
+type laneStatus struct {
+	lane.Status
+	answered time.Time
+	last     lane.Note // the last that says something about the server
+	revoked  bool
+}
+
+// run steps the lane until it ends: some time after ctx does, or when the server
+// revokes the device.
+func (d *driver) run(ctx context.Context) (revoked bool) {
+	// What is under way outlives ctx, so that it can be ended in order.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		end()
+		d.tasks.Wait()
+	}()
+	defer close(d.ended)
+	d.timer = time.NewTimer(0)
+	defer d.timer.Stop()
+	kept, err := d.box.All()
+	if err != nil {
+		d.log.Error("a kept result was lost", "error", refusal.From(err))
+	}
+	for _, q := range kept {
+		d.step(life, lane.Restored{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
+	}
+	stop := ctx.Done()
+	for {
+		var e lane.Event
+		select {
+		case e = <-d.events:
+		case <-d.offers:
+			e = lane.Offered{Offers: d.shelf.current()}
+		case <-d.timer.C:
+			e = lane.Tick{}
+		case <-stop:
+			e, stop = lane.Stop{}, nil
+		}
+		if ended, revoked := d.step(life, e); ended {
+			return revoked
+		}
+	}
+}
+
+// tell hands an event to the lane, unless that has ended.
+func (d *driver) tell(e lane.Event) {
+	select {
+	case d.events <- e:
+	case <-d.ended:
+	}
+}
+
+// offersChanged has the lane told what is offered now.
+func (d *driver) offersChanged() {
+	select {
+	case d.offers <- struct{}{}:
+	default: // it will be told anyway
+	}
+}
+
+func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) {
+	if w, ok := e.(lane.WorkDone); ok {
+		delete(d.working, w.Lease)
+	}
+	for _, a := range d.machine.Step(d.clock(), e) {
+		if end, ok := a.(lane.Ended); ok {
+			ended, revoked = true, end.Revoked
+		}
+		d.do(life, a)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.status.Status, d.status.revoked = d.machine.Status(), revoked
+	if _, ok := e.(lane.BeatDone); ok && d.status.Reachable {
+		d.status.answered = d.clock()
+	}
+	return ended, revoked
+}
+
+// do carries one action out, in a goroutine where it takes time.
+func (d *driver) do(life context.Context, a lane.Action) {
+	start := func(f func() lane.Event) { d.tasks.Go(func() { d.tell(f()) }) }
+	switch a := a.(type) {
+	case lane.Beat:
+		ctx := renew(life, &d.quitBeat)
+		start(func() lane.Event {
+			answer, err := d.device.Heartbeat(ctx, a.Wait, a.Request)
+			return lane.BeatDone{Seq: a.Seq, Answer: answer, Err: err}
+		})
+	case lane.Claim:
+		ctx := renew(life, &d.quitClaim)
+		start(func() lane.Event {
+			answer, err := d.device.Claim(ctx, a.Wait, a.Request)
+			return lane.ClaimDone{Seq: a.Seq, Answer: answer, Err: err}
+		})
+	case lane.Quit:
+		if a.Beat && d.quitBeat != nil {
+			d.quitBeat()
+		}
+		if a.Claim && d.quitClaim != nil {
+			d.quitClaim()
+		}
+	case lane.Work:
+		ctx, cancel := context.WithCancelCause(life)
+		d.working[a.Stub.Lease.ID] = cancel
+		start(func() lane.Event {
+			defer cancel(nil)
+			return d.work(ctx, a)
+		})
+	case lane.Abort:
+		if cancel := d.working[a.Lease]; cancel != nil && a.Canceled {
+			cancel(errCanceled)
+		} else if cancel != nil {
+			cancel(nil)
+		}
+	case lane.Send:
+		start(func() lane.Event { return d.send(life, a.Grant) })
+	case lane.Drop:
+		if err := d.box.Remove(a.Grant.LeaseID); err != nil {
+			d.log.Error("a kept result was not removed", "lease", a.Grant.LeaseID, "error", refusal.From(err))
+		}
+	case lane.Release:
+		start(func() lane.Event {
+			_, err := d.device.Release(life, a.Reason, a.Grants)
+			if err != nil {
+				d.log.Warn("grants were not given back, and will lapse", "error", refusal.From(err))
+			}
+			return lane.ReleaseDone{Err: err}
+		})
+	case lane.Wake:
+		d.timer.Reset(max(a.At.Sub(d.clock()), time.Millisecond))
+	case lane.Note:
+		d.note(a)
+	}
+}
+
+// renew ends what was under way and returns a context for what takes its place.
+func renew(life context.Context, quit *context.CancelFunc) context.Context {
+	if *quit != nil {
+		(*quit)()
+	}
+	ctx, cancel := context.WithCancel(life)
+	*quit = cancel
+	return ctx
+}
+
+func (d *driver) send(life context.Context, g ai.Grant) lane.Event {
+	q, err := d.box.Get(g.LeaseID)
+	if err != nil {
+		// It cannot be handed in any more, so the lane must not try again.
+		d.log.Error("a kept result was lost", "job", g.JobID, "error", refusal.From(err))
+		return lane.SendDone{Lease: g.LeaseID, Err: outbox.ErrDamaged}
+	}
+	answer, err := d.device.Result(life, q)
+	killpoint.At(killpoint.AgentResultSent)
+	return lane.SendDone{Lease: g.LeaseID, Answer: answer, Err: err}
+}
+
+// note logs what happened, for the owner.
+func (d *driver) note(n lane.Note) {
+	args := []any{}
+	if n.Stub != nil {
+		args = append(args, "job", n.Stub.ID, "lease", n.Stub.Lease.ID)
+	}
+	if n.Site != "" {
+		args = append(args, "site", n.Site)
+	}
+	if n.Err != nil {
+		args = append(args, "error", refusal.From(n.Err))
+	}
+	level := slog.LevelInfo
+	switch n.What {
+	case lane.NoteRefused, lane.NoteLost, lane.NoteLapsed, lane.NoteNotAccepted, lane.NoteSitePending,
+		lane.NoteSiteLeft, lane.NoteNoSites, lane.NoteUnreachable:
+		level = slog.LevelWarn
+	case lane.NoteSiteChanged, lane.NoteRevoked:
+		level = slog.LevelError
+	}
+	d.log.Log(context.Background(), level, string(n.What), args...)
+	if n.What == lane.NoteRefused {
+		err := d.ingress.Write(ingress.Line{
+			Type: ingress.TypeOutcome, At: d.clock(), Server: d.server, JobID: n.Stub.ID, Site: n.Stub.Site, Kind: n.Stub.Kind,
+			Audience: n.Stub.Audience, Owner: n.Stub.Owner, Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(),
+		})
+		if err != nil {
+			d.log.Error("a refusal was not logged", "job", n.Stub.ID, "error", refusal.From(err))
+		}
+	}
+	if n.Stub == nil {
+		d.mu.Lock()
+		d.status.last = n
+		d.mu.Unlock()
+	}
+}
+
+func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) *driver {
+	c := client.New(client.Config{Server: server, Version: a.config.Version, Clock: a.config.Clock, Transport: a.config.Transport})
+	sites := map[ai.KeyID]key.Site{}
+	for id, s := range p.Sites {
+		sites[id] = s.Identity
+	}
+	seed := uint64(a.config.Clock().UnixNano())
+	d := &driver{
+		server: p.Server, device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
+		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
+		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
+		working: map[ai.LeaseID]context.CancelCauseFunc{},
+	}
+	d.machine = lane.New(lane.Config{
+		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.home.Paused(),
+	}, rand.New(rand.NewPCG(seed, seed>>1)), a.config.Clock())
+	d.remember = func(id ai.KeyID) error { return a.remember(d, id) }
+	return d
+}

@@ -1,0 +1,202 @@
+package runner
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/match"
+)
+
+// Status is what an owner is shown of the agent.
+type Status struct {
+	Version     string `json:"version"`
+	Fingerprint string `json:"fingerprint"`
+	Name        string `json:"name,omitzero"`
+	Running     bool   `json:"running"`
+	Paused      bool   `json:"paused"`
+	// Root is whether the agent runs as root, which it need not.
+	Root     bool            `json:"root"`
+	Servers  []ServerStatus  `json:"servers"`
+	Backends []BackendStatus `json:"backends"`
+	// Problems are the reasons why nothing, or not all, is served, each with the
+	// way out.
+	Problems []string `json:"problems"`
+}
+
+// ServerStatus is what is shown of one paired server.
+type ServerStatus struct {
+	Server     string   `json:"server"`
+	Owner      ai.Owner `json:"owner"`
+	OwnerLabel string   `json:"ownerLabel,omitzero"`
+	// Sites are the fingerprints that were approved here.
+	Sites []string `json:"sites"`
+	// State is serving, unreachable, nothing-to-serve, revoked or stopped.
+	State string `json:"state"`
+	// Refusal names why, where there is a reason.
+	Refusal string `json:"refusal,omitzero"`
+	// AnsweredSeconds is how long ago the server last answered a heartbeat; it is
+	// left out before the first.
+	AnsweredSeconds *int64 `json:"answeredSeconds,omitzero"`
+	// JobsRunning and ResultsKept count work in flight and results that are not
+	// handed in yet.
+	JobsRunning int `json:"jobsRunning"`
+	ResultsKept int `json:"resultsKept"`
+}
+
+// Status describes the agent. It returns home.ErrPairings.
+func (a *Agent) Status() (Status, error) {
+	pairings, err := a.home.Pairings()
+	if err != nil {
+		return Status{}, err
+	}
+	name, err := a.home.Label()
+	if err != nil {
+		return Status{}, err
+	}
+	a.mu.Lock()
+	running := a.run != nil
+	a.mu.Unlock()
+	s := Status{
+		Version: a.config.Version, Fingerprint: a.Fingerprint().String(), Name: name,
+		Running: running, Paused: a.home.Paused(), Root: os.Geteuid() == 0,
+		Servers: []ServerStatus{}, Backends: a.shelf.status(), Problems: []string{},
+	}
+	for _, p := range pairings {
+		s.Servers = append(s.Servers, a.serverStatus(p))
+	}
+	s.Problems = problems(s)
+	return s, nil
+}
+
+func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
+	row := ServerStatus{Server: p.Server, Owner: p.Owner, OwnerLabel: p.OwnerLabel, Sites: []string{}, State: "stopped"}
+	for id := range p.Sites {
+		row.Sites = append(row.Sites, string(id))
+	}
+	slices.Sort(row.Sites)
+	a.mu.Lock()
+	r := a.lanes[p.Server]
+	a.mu.Unlock()
+	if r == nil {
+		return row
+	}
+	r.driver.mu.Lock()
+	st := r.driver.status
+	r.driver.mu.Unlock()
+	row.JobsRunning, row.ResultsKept = st.Running, st.Kept
+	if !st.answered.IsZero() {
+		age := int64(a.config.Clock().Sub(st.answered) / time.Second)
+		row.AnsweredSeconds = &age
+	}
+	switch {
+	case st.revoked:
+		row.State, row.Refusal = "revoked", ai.ErrRevoked.Name()
+	case !st.Reachable:
+		row.State = "unreachable"
+		if st.last.What == lane.NoteUnreachable {
+			row.Refusal = refusal.From(st.last.Err).Kind().Name()
+		}
+	case len(st.Serving) == 0:
+		row.State = "nothing-to-serve"
+	default:
+		row.State = "serving"
+	}
+	return row
+}
+
+// problems says in sentences why something is not served.
+func problems(s Status) []string {
+	var out []string
+	add := func(text string) { out = append(out, text) }
+	if s.Root {
+		add("The agent runs as root and need not. Run it as an ordinary user; backends that are programs will refuse to start as root.")
+	}
+	if len(s.Servers) == 0 {
+		add("This machine is paired with no site. Pair it: allod connect URL.")
+	}
+	if s.Paused {
+		add("The agent is paused and takes no work. Let it go on: allod agent resume.")
+	}
+	if s.Running && !slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return b.State == "ready" || b.State == "unproven" }) {
+		add("No model is ready, so nothing is offered. See allod agent backends.")
+	}
+	for _, r := range s.Servers {
+		switch r.State {
+		case "revoked":
+			add(r.Server + " revoked this machine. Pair again if you want to go on: allod connect " + r.Server)
+		case "unreachable":
+			add(r.Server + " does not answer, or refuses. The agent keeps trying." + because(r.Refusal))
+		case "nothing-to-serve":
+			add(r.Server + " offers no site that was approved on this machine. If its key was changed on purpose, connect again and compare the fingerprint.")
+		}
+	}
+	if out == nil {
+		return []string{}
+	}
+	return out
+}
+
+// Offers are what the agent offers, as pairing shows it.
+func (s Status) Offers() []ai.Capability {
+	offers := []ai.Capability{}
+	for _, b := range s.Backends {
+		if b.State != string(backend.Ready) && b.State != string(backend.Unproven) {
+			continue
+		}
+		for _, k := range b.Kinds {
+			offers = append(offers, ai.Capability{Kind: k, BackendID: b.ID, BackendClass: wirebackend.HTTP, Model: b.Model, OfferScope: ai.OfferSelf})
+		}
+	}
+	return offers
+}
+
+func because(refusal string) string {
+	if refusal == "" {
+		return ""
+	}
+	return " The reason is named " + refusal + "."
+}
+
+// Why collects what the agent knows about a job from its log, the oldest first.
+func Why(dir string, job ai.JobID) (lines []ingress.Line, err error) {
+	_, err = ingress.Read(dir, func(l ingress.Line) {
+		if l.JobID == job {
+			l.Prompt = "" // why, not what
+			lines = append(lines, l)
+		}
+	})
+	return lines, err
+}
+
+// Explain finds the refusal behind a detail of the log, or nil.
+func Explain(detail string) *refusal.Kind {
+	if detail == "" {
+		return nil
+	}
+	for _, r := range []refusal.Registry{Kinds, lane.Kinds, match.Kinds, envelope.Kinds, ai.Refusals} {
+		if k := r.Find(detail); k != nil {
+			return k
+		}
+	}
+	return backend.KindOf(detail)
+}
+
+// trimmed is a name for a machine that has none: user and host.
+func trimmed(text string) string {
+	text = strings.TrimSpace(text)
+	for ai.TextUnits(text) > ai.MaxLabelUnits {
+		r := []rune(text)
+		text = strings.TrimSpace(string(r[:len(r)-1]))
+	}
+	return text
+}

@@ -1,0 +1,314 @@
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/allodhq/allod/internal/killpoint"
+	"github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/protocol"
+)
+
+// What is refused once a job was opened, besides what the contract's packages
+// refuse.
+var (
+	ErrPast = refusal.NewKind("job-past-deadline", 403,
+		"The job and its sealed payload are both past their deadlines.",
+		"Ask again; check the clocks of both machines if it was asked just now.")
+	ErrUnsignedReach = refusal.NewKind("reach-unsigned", 403,
+		"The site used to sign what a job may reach, and this job came without it.",
+		"Do not run it; whoever carried it may have changed what the job may reach.")
+)
+
+// work does one job from fetch to kept result and says how it ended. ctx ends
+// with cause errCanceled where the app canceled the job.
+func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
+	done := lane.WorkDone{Lease: w.Stub.Lease.ID}
+	killpoint.At(killpoint.AgentGranted)
+	log := d.log.With("job", w.Stub.ID, "lease", w.Stub.Lease.ID)
+	line := ingress.Line{
+		Server: d.server, JobID: w.Stub.ID, Site: w.Stub.Site, Kind: w.Stub.Kind, Audience: w.Stub.Audience, Owner: w.Stub.Owner,
+		Backend: w.Offer.Capability.BackendID, Model: w.Offer.Capability.Model,
+	}
+	result, err := d.answer(ctx, w, line)
+	switch {
+	case context.Cause(ctx) == errCanceled:
+		result.Outcome = ai.Cancellation{}
+	case ctx.Err() != nil:
+		done.End = lane.WorkGone
+		return done
+	case errors.Is(err, errGone):
+		done.End = lane.WorkGone
+		return done
+	case judged(err):
+		log.Warn("job refused", "error", refusal.From(err))
+		done.End, done.Err = lane.WorkRefused, err
+		return done
+	case err != nil:
+		// This machine's own trouble, as a full disk, says nothing about the job.
+		log.Error("job given back", "error", refusal.From(err))
+		done.End = lane.WorkDown
+		return done
+	}
+	if f, ok := result.Outcome.(ai.Failure); ok && f.Code == backend.CodeUnreachable && d.firstDown(w.Stub.ID) {
+		// Another device may have its model up, or this one in a moment. A job
+		// that takes the model down twice is reported.
+		done.End = lane.WorkDown
+		return done
+	}
+	if done.Until, err = d.keep(w, result); err != nil {
+		log.Error("a result was not kept", "error", refusal.From(err))
+		done.End = lane.WorkDown
+		return done
+	}
+	killpoint.At(killpoint.AgentResultKept)
+	done.End = lane.WorkKept
+	return done
+}
+
+// judged reports whether an error is a verdict on the job: it must not run here,
+// now or later.
+func judged(err error) bool {
+	if err == nil {
+		return false
+	}
+	kind := refusal.From(err).Kind()
+	switch kind {
+	case lane.ErrSite, ErrPast, ErrUnsignedReach, ai.ErrBadRequest:
+		return true
+	}
+	return envelope.Kinds.Find(kind.Name()) == kind
+}
+
+// errGone means that the server took the job back before it was fetched.
+var errGone = errors.New("the job is no longer ours")
+
+// answer fetches, opens, judges, logs and runs a job, in this order. It returns
+// errGone, verdicts on the job (see judged), and this machine's own trouble.
+func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (backend.Result, error) {
+	sealed, err := d.fetch(ctx, w.Stub)
+	if err != nil {
+		return backend.Result{}, err
+	}
+	payload, err := d.open(w.Stub, sealed)
+	if err != nil {
+		return backend.Result{}, err
+	}
+	result, err := d.shelf.run(ctx, w.Offer, payload, func() error {
+		prompt := line
+		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()
+		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts)
+		if err := d.ingress.Write(prompt); err != nil {
+			return err
+		}
+		killpoint.At(killpoint.AgentPromptLogged)
+		return nil
+	})
+	if err != nil {
+		return backend.Result{}, err
+	}
+	killpoint.At(killpoint.AgentAnswered)
+	line.Type, line.At, line.DurationMs = ingress.TypeOutcome, d.clock(), result.Took.Milliseconds()
+	line.Outcome = string(result.Outcome.Disposition())
+	switch o := result.Outcome.(type) {
+	case ai.Answer:
+		line.OutputUnits = ai.TextUnits(o.Text)
+	case ai.Failure:
+		line.Detail = o.Code
+	}
+	if err := d.ingress.Write(line); err != nil {
+		// It ran, and the line before it says so.
+		d.log.Error("the end of a run was not logged", "job", w.Stub.ID, "error", refusal.From(err))
+	}
+	return result, nil
+}
+
+// Waits between fetches of a payload that is not there yet.
+const (
+	firstFetch = 50 * time.Millisecond
+	lastFetch  = time.Second
+)
+
+// fetch asks for the payload until it is there. The lane ends ctx with the
+// lease.
+func (d *driver) fetch(ctx context.Context, s ai.ClaimedStub) (ai.SealedEnvelope, error) {
+	for wait := firstFetch; ; wait = min(wait*2, lastFetch) {
+		got, err := d.device.Fetch(ctx, ai.Grant{JobID: s.ID, LeaseID: s.Lease.ID})
+		if err == nil {
+			return got.Envelope, nil
+		}
+		again, after := client.Retry(err)
+		if ctx.Err() != nil || !again {
+			return ai.SealedEnvelope{}, errGone
+		}
+		if !pause(ctx, max(wait, after)) {
+			return ai.SealedEnvelope{}, errGone
+		}
+	}
+}
+
+// pause waits, and reports whether ctx is still good.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// open opens a payload with the key of the site that the stub names, and no
+// other (MUST SITE_KEY_BY_STUB), compares what the site signed with what the
+// stub says, and reads it as the kind says (MUST KIND_TYPED_ONLY).
+func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, error) {
+	site, ok := d.site(s.Site)
+	if !ok {
+		return nil, lane.ErrSite
+	}
+	opened, err := envelope.Open(d.keys.Opener(), site.Identity.Signing(), sealed, envelope.Context{
+		JobID: s.ID, Direction: ai.DirectionPayload,
+		Sender: site.Identity.Fingerprint(), Recipient: d.keys.Identity().Fingerprint(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if now := ai.MillisOf(d.clock()); sealed.DeadlineAt < now && s.DeadlineAt < now {
+		return nil, ErrPast
+	}
+	switch {
+	case opened.Reach != nil:
+		if err := opened.Reach.Check(s.Stub); err != nil {
+			return nil, err
+		}
+		if err := d.signsReach(s.Site); err != nil {
+			return nil, err
+		}
+	case site.SignsReach:
+		return nil, ErrUnsignedReach
+	}
+	return protocol.Latest().ReadPayload(s.Kind, []byte(opened.Plaintext))
+}
+
+// keep seals a result to its site and keeps it until it is handed in.
+func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
+	codec := protocol.Latest()
+	site, ok := d.site(w.Stub.Site)
+	if !ok {
+		return 0, lane.ErrSite
+	}
+	until := ai.MillisOf(d.clock().Add(envelope.MaxAge))
+	seal := func(o ai.Outcome) error {
+		text, err := codec.Outcome.Write(ai.SealedOutcome{Outcome: o, Ran: ai.RunMetadata{
+			Model: w.Offer.Capability.Model, BackendClass: wirebackend.HTTP, DurationMs: r.Took.Milliseconds(),
+		}})
+		if err != nil {
+			return err
+		}
+		sealed, err := envelope.Seal(rand.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
+			JobID: w.Stub.ID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text),
+		})
+		if err != nil {
+			return err
+		}
+		return d.box.Keep(ai.ResultRequest{
+			RunnerID: d.device.RunnerID(), Grant: ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID},
+			Envelope: sealed, Disposition: o.Disposition(),
+		})
+	}
+	err := seal(r.Outcome)
+	var wire *ai.Error
+	if errors.As(err, &wire) {
+		// The message would be larger than any server takes.
+		err = seal(ai.Failure{Code: backend.CodeTooLarge, Message: backend.ErrOutputTooLarge.Meaning()})
+	}
+	if err != nil && d.box.InMemory(w.Stub.Lease.ID) {
+		d.log.Error("a result is kept in memory only", "job", w.Stub.ID, "error", refusal.From(err))
+		err = nil
+	}
+	return until, err
+}
+
+// promptText is a payload as a person reads it in the log.
+func promptText(p ai.Payload) string {
+	var b strings.Builder
+	part := func(who ai.Role, text string) {
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(string(who) + ": " + text)
+	}
+	switch p := p.(type) {
+	case ai.Generate:
+		if p.System == "" {
+			return p.Prompt
+		}
+		part(ai.RoleSystem, p.System)
+		part(ai.RoleUser, p.Prompt)
+	case ai.Chat:
+		if p.System != "" {
+			part(ai.RoleSystem, p.System)
+		}
+		for _, m := range p.Messages {
+			part(m.Role, m.Content)
+		}
+	}
+	return b.String()
+}
+
+// site is what is pinned of a site.
+func (d *driver) site(id ai.KeyID) (home.Site, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok := d.pairing.Sites[id]
+	return s, ok
+}
+
+// signsReach remembers that a site signs what a job may reach.
+func (d *driver) signsReach(id ai.KeyID) error {
+	d.mu.Lock()
+	s := d.pairing.Sites[id]
+	known := s.SignsReach
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	return d.remember(id)
+}
+
+// maxDowns bounds how many jobs are remembered as having met no model.
+const maxDowns = 256
+
+// firstDown reports whether this job met no model for the first time.
+func (d *driver) firstDown(id ai.JobID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.downs[id] {
+		return false
+	}
+	if len(d.downs) >= maxDowns {
+		clear(d.downs)
+	}
+	d.downs[id] = true
+	return true
+}
+
+func logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l
+}
