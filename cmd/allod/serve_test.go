@@ -47,8 +47,15 @@ func allodBinary(t *testing.T) string {
 
 func serve(t *testing.T, data string, flags ...string) *served {
 	t.Helper()
+	return serveBy(t, nil, data, flags...)
+}
+
+// serveBy starts a site by a command that is given the site's command.
+func serveBy(t *testing.T, by []string, data string, flags ...string) *served {
+	t.Helper()
 	s := &served{t: t, errs: new(bytes.Buffer)}
-	s.cmd = exec.CommandContext(t.Context(), allodBinary(t), append([]string{"site", "serve", "--data", data, "--json"}, flags...)...)
+	words := append(append(by, allodBinary(t), "site", "serve", "--data", data, "--json"), flags...)
+	s.cmd = exec.CommandContext(t.Context(), words[0], words[1:]...)
 	s.cmd.Stderr = s.errs
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -6,10 +6,23 @@ package catalog
 import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
+	"github.com/allodhq/allod/internal/compose/bench"
+	"github.com/allodhq/allod/internal/compose"
+	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/database"
+	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/internal/runner"
+	modelserver "github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/control"
+	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
@@ -28,10 +41,23 @@ func All() []refusal.Registry {
 	return []refusal.Registry{
 		refusal.Kinds,
 		cli.Kinds,
+		compose.Kinds,
+		bench.Kinds,
+		configfile.Kinds,
 		site.Refusals,
 		site.StoreKinds,
 		sqlite.Kinds,
 		appapi.Kinds,
+		runner.Kinds,
+		lane.Kinds,
+		client.Kinds,
+		modelserver.Kinds,
+		settings.Kinds,
+		home.Kinds,
+		outbox.Kinds,
+		ingress.Kinds,
+		control.Kinds,
+		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
 		key.Kinds,

@@ -17,9 +17,7 @@ import (
 // Names of the AI contract that are only read from peers so far: the parties
 // that send them are not built. Delete a line when its party is.
 var readOnly = map[string]string{
-	"not-ready":     "sent by relays",
-	"too-late":      "sent by relays",
-	"no-capability": "answered by sites to why",
+	"too-late": "sent by relays",
 }
 
 // TestRegisters holds that refusals are unique, documented and reachable.

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site/sqlite"
 )
@@ -29,9 +29,6 @@ var (
 	ErrNoArchive = refusal.NewKind("backup-absent", 404,
 		"There is no archive at this path.",
 		"Check the path of the archive.")
-	ErrRunning = refusal.NewKind("party-running", 409,
-		"A process is using this folder.",
-		"Stop it first, then run the command again.")
 	ErrOutput = refusal.NewKind("backup-output", 409,
 		"The archive cannot be made at this path: there is a file already, or the folder is not to be written.",
 		"Choose a path where no file is, in a folder that this user can write.")
@@ -42,7 +39,6 @@ const (
 	siteDatabase = sqlite.DatabaseFile
 	siteKeys     = sqlite.KeyFile
 	appKeyFile   = "app-key"
-	lockFile     = "allod.lock"
 )
 
 type backupReport struct {
@@ -84,7 +80,7 @@ func writeBackup(ctx context.Context, data, out string, keyFiles []string, show 
 	if _, err := os.Stat(filepath.Join(data, siteDatabase)); err != nil {
 		return ErrNothing.Because(err)
 	}
-	release, err := lock(data)
+	release, err := datadir.Lock(data)
 	if err != nil {
 		return err
 	}
@@ -158,18 +154,6 @@ func siteParts(ctx context.Context, data, scratch string, keyFiles []string) ([]
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// lock keeps two processes from using one folder.
-func lock(data string) (release func(), err error) {
-	l := flock.New(filepath.Join(data, lockFile), flock.SetPermissions(0o600))
-	switch got, err := l.TryLock(); {
-	case err != nil:
-		return nil, backup.ErrFiles.Because(err)
-	case !got:
-		return nil, ErrRunning
-	}
-	return func() { _ = l.Unlock() }, nil
 }
 
 func writeBackupReport(w io.Writer, r backupReport) error {

@@ -26,7 +26,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrRunning, ErrOutput, ErrData, ErrAppKeyFile}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrProgram, ErrNoTrace}}
 
 // Env is what a command has of the world around it.
 type Env struct {
@@ -89,7 +89,7 @@ is sealed to a device that was pinned, and says inside what it may reach.`,
 	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")
 	root.SetFlagErrorFunc(func(*cobra.Command, error) error { return ErrUsage })
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newDemo(env), newSite(env), newBackup(env), newRestore(env), newVersion(env))
+	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newSite(env), newConfig(env), newBackup(env), newRestore(env), newVersion(env))
 	for _, c := range unbuilt {
 		root.AddCommand(newUnbuilt(c))
 	}

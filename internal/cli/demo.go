@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,24 +22,34 @@ var ErrDemoFolder = refusal.NewKind("demo-folder", 500,
 
 func newDemo(env Env) *cobra.Command {
 	prompt := "What did the heir of an allod owe, and to whom?"
+	var standIn bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Seal a question, show what each party sees of it, and open it",
-		Long: `Seals a question from a site to a device on this machine, shows what a relay
-between them would see, lets a stranger and a dishonest relay try, and opens it
-with the right key. No model runs: that comes with the direct lane.`,
+		Short: "Carry one question from an app to a model on this machine, sealed, and its answer back",
+		Long: `Opens a site and an agent on this machine, each with its own folder and keys, pairs
+them over loopback, asks one question and shows the answer, how long each step took,
+and what the site has stored. The model is the first local model server that
+answers; without one a stand-in answers, and says that it is no model. Everything is
+removed at the end.`,
 		Example: "  allod demo --prompt \"Why is the sky blue?\"",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n := ai.TextUnits(prompt); n < 1 || n > ai.MaxTextUnits || !utf8.ValidString(prompt) {
 				return ErrUsage.With(fmt.Sprintf("The prompt must be 1 to %d characters of UTF-8.", ai.MaxTextUnits))
 			}
+			asJSON, err := cmd.Flags().GetBool("json")
+			if err != nil {
+				return err
+			}
 			dir, err := os.MkdirTemp("", "allod-demo-")
 			if err != nil {
 				return ErrDemoFolder.Because(err)
 			}
 			defer os.RemoveAll(dir)
-			d, err := compose.SealedQuestion(rand.Reader, time.Now, dir, prompt)
+			d, err := compose.RunDemo(cmd.Context(), compose.DemoConfig{
+				Dir: dir, Question: prompt, Version: env.Version, StandIn: standIn,
+				Progress: func(text string) { progress(env, asJSON, text) },
+			})
 			if err != nil {
 				return err
 			}
@@ -50,6 +58,7 @@ with the right key. No model runs: that comes with the direct lane.`,
 	}
 	cmd.Flags().StringVar(&prompt, "prompt", prompt,
 		fmt.Sprintf("the question, 1 to %d characters", ai.MaxTextUnits))
+	cmd.Flags().BoolVar(&standIn, "stand-in", false, "use the stand-in without looking for a model server")
 	return cmd
 }
 
@@ -58,37 +67,36 @@ func writeDemo(w io.Writer, d compose.Demo) error {
 	part := func(who string, lines ...string) {
 		fmt.Fprintf(&b, "%s\n", who)
 		for _, l := range lines {
-			fmt.Fprintf(&b, "  %s\n", l)
+			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(l, "\n", "\n  "))
 		}
 		b.WriteString("\n")
 	}
-	part("The site asks, and sees its own question:",
-		inert(d.Site.Question),
-		"It signs as "+d.Site.KeyID+" and seals to "+d.Device.KeyID+".")
-	found := "The question is nowhere in it."
-	if d.Relay.QuestionFound {
-		found = "THE QUESTION STANDS IN IT. This must never happen; please report it."
+	part("A site and an agent, each with its own keys, were paired by the code "+d.Code+":",
+		"site   "+d.Site, "agent  "+d.Device)
+	part("The app asked:", inert(d.Question))
+	by := fmt.Sprintf("%s answered with %s:", d.Backend, inert(d.Model))
+	if d.StandIn {
+		by = "No model server answers on this machine, so a stand-in did, which is no model:"
 	}
-	part("A relay between them sees the stub and a sealed box:",
-		fmt.Sprintf("job %s, %s, for %s, audience %s, size %s", d.Relay.JobID, d.Relay.Kind, d.Relay.Owner, d.Relay.Audience, d.Relay.SizeClass),
-		fmt.Sprintf("%.48s… (%d characters)", d.Relay.Ciphertext, len(d.Relay.Ciphertext)),
-		found)
-	part("A stranger with a key of its own tries to open the box:", outcome(d.Stranger))
-	part("A dishonest relay changes the audience to public, and the device compares:", outcome(d.WidenedStub))
-	part("The device opens it, verifies the site's signature, and sees:", inert(d.Device.Question))
-	b.WriteString("No model ran: this shows the sealing that every job will go through.\n")
+	part(by, inert(d.Answer))
+	if p := d.Provenance; p != nil {
+		part("The app knows who answered:", fmt.Sprintf("device %s of %s, for the audience %s", p.RunnerID, inert(string(p.RunnerOwner)), p.Audience))
+	}
+	sealed := "Neither question nor answer stands in any of the site's files (" + strings.Join(d.StoredFiles, ", ") + ")."
+	if !d.SealedAtRest {
+		sealed = "QUESTION OR ANSWER STANDS IN THE SITE'S FILES. This must never happen; please report it."
+	}
+	part("The site stored both sealed:",
+		fmt.Sprintf("question %.48s… (%d characters)", d.StoredQuestion, len(d.StoredQuestion)),
+		fmt.Sprintf("answer   %.48s… (%d characters)", d.StoredAnswer, len(d.StoredAnswer)),
+		sealed,
+		"The site's own key opens them, and lies beside them here: see docs/site-keys.md.",
+		"The agent's log holds the question in the clear: it belongs to the person who asked.")
 	for _, s := range d.Steps {
 		fmt.Fprintf(&b, "  %8.2f ms  %s\n", s.Ms, s.Name)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func outcome(r compose.RefusedView) string {
-	if r.Refusal == "" {
-		return "IT SUCCEEDED. This must never happen; please report it."
-	}
-	return "Refused (" + r.Refusal + "). " + r.Meaning
 }
 
 // inert shows text without letting it control the terminal or reorder what

@@ -10,9 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -21,21 +21,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/appapi"
 	"github.com/allodhq/allod/site/sqlite"
 	"github.com/allodhq/allod/wire/ai"
-	"github.com/allodhq/allod/wire/ai/weburl"
 )
 
 // What serving a site is refused with besides the packages' own refusals.
 var (
-	ErrData = refusal.NewKind("data-folder", 500,
-		"The data folder cannot be used: it cannot be made or read, or other users can reach it.",
-		"Give a folder that this user owns and nobody else can read, as chmod 700 makes it.")
 	ErrAppKeyFile = refusal.NewKind("app-key-file", 500,
 		"The app key file is damaged, or other users can read it.",
 		"Remove the file to get a new app key at the next start, and give that to the app.")
@@ -87,45 +85,53 @@ rotate, and what a lost or leaked key means.`,
 	return cmd
 }
 
-// serveFlags are the flags of allod site serve.
-type serveFlags struct {
-	data, listen, origin, limits  string
-	keyFiles, proxies             []string
-	lease, ttl, pairTTL, liveness time.Duration
-	quota                         int
-}
-
 func newSiteServe(env Env) *cobra.Command {
-	var f serveFlags
+	var f siteConfig
+	var file string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a site until it is stopped",
 		Long: `Serves the site's devices below /byollm and the app below /v1, in plain HTTP: put a
 proxy with TLS before it, or listen on loopback. The first start makes the key
 file and the app key in the data folder. Health, metrics and profiles are on the
-socket admin.sock in the data folder.`,
-		Example: "  allod site serve --data /var/lib/allod --listen 127.0.0.1:8080 --origin https://app.example",
-		Args:    noArgs,
+socket admin.sock in the data folder.
+
+Settings come from the section "site" of a configuration file as well, see
+docs/configuration.md. A flag that is given here wins over the file.`,
+		Example: "  allod site serve --data /var/lib/allod --listen 127.0.0.1:8080 --origin https://app.example\n" +
+			"  allod site serve --config /etc/allod/allod.json",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asJSON, err := cmd.Flags().GetBool("json")
 			if err != nil {
 				return err
 			}
-			return serveSite(cmd.Context(), env, f, asJSON)
+			var m machineConfig
+			if file != "" {
+				if m, err = readMachine(file); err != nil {
+					return err
+				}
+				if m.Site == nil {
+					m.Site = &siteConfig{}
+				}
+			}
+			c, at := overlay(f, cmd.Flags().Changed, m.Site)
+			return serveSite(cmd.Context(), env, c, at, asJSON)
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.data, "data", "", "the site's folder; it is made if it is absent")
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "the address to listen on; port 0 takes a free one")
-	fl.StringVar(&f.origin, "origin", "", "where people reach the site, an http or https URL; by default the address it listens on")
-	fl.StringArrayVar(&f.keyFiles, "key-file", nil, "a key file, the current one first; may be repeated; by default site-keys.json in the folder")
-	fl.DurationVar(&f.lease, "lease", 0, "how long a grant lasts unless renewed (1m)")
-	fl.DurationVar(&f.ttl, "ttl", 0, "how long a job may wait once it is claimable (15m)")
-	fl.DurationVar(&f.pairTTL, "pair-ttl", 0, "how long a pairing code lasts (10m)")
-	fl.DurationVar(&f.liveness, "liveness", 0, "how long after its last heartbeat a device counts as there (35s)")
-	fl.IntVar(&f.quota, "quota", 0, "how many unfinished jobs one owner may have; 0 means any number")
-	fl.StringVar(&f.limits, "limits", "on", "limits on requests by address: on, or off for tests")
-	fl.StringArrayVar(&f.proxies, "trusted-proxy", nil, "an address range whose X-Forwarded-For is believed; may be repeated")
+	fl.StringVar(&file, "config", "", "a configuration file whose section \"site\" gives the settings that are not given here")
+	fl.StringVar(&f.Data, "data", "", "the site's folder; it is made if it is absent")
+	fl.StringVar(&f.Listen, "listen", "", "the address to listen on; port 0 takes a free one ("+defaultListen+")")
+	fl.StringVar(&f.Origin, "origin", "", "where people reach the site, an http or https URL; by default the address it listens on")
+	fl.StringArrayVar(&f.KeyFiles, "key-file", nil, "a key file, the current one first; may be repeated; by default site-keys.json in the folder")
+	fl.StringVar(&f.Lease, "lease", "", "how long a grant lasts unless renewed ("+defaultLease+")")
+	fl.StringVar(&f.TTL, "ttl", "", "how long a job may wait once it is claimable ("+defaultTTL+")")
+	fl.StringVar(&f.PairTTL, "pair-ttl", "", "how long a pairing code lasts ("+defaultPairTTL+")")
+	fl.StringVar(&f.Liveness, "liveness", "", "how long after its last heartbeat a device counts as there ("+defaultLiveness+")")
+	fl.Int64Var(&f.Quota.V, "quota", 0, "how many unfinished jobs one owner may have; 0 means any number")
+	fl.StringVar(&f.Limits, "limits", "", "limits on requests by address: on, or off for tests (on)")
+	fl.StringArrayVar(&f.TrustedProxies, "trusted-proxy", nil, "an address range whose X-Forwarded-For is believed; may be repeated")
 	return cmd
 }
 
@@ -136,46 +142,54 @@ type started struct {
 	AppKeyFile string `json:"appKeyFile"`
 }
 
-func serveSite(ctx context.Context, env Env, f serveFlags, asJSON bool) error {
-	if f.data == "" {
-		return ErrUsage.With("The flag --data is needed.")
+// collectorSlack is in bytes. A site's heap is so small that collecting its
+// garbage would be a tenth of its work. This much more that counts as in use lets
+// it wait until there is as much garbage. The block is never touched, so it takes
+// no memory itself; a larger GOGC would multiply a large heap too.
+const collectorSlack = 16 << 20
+
+func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON bool) error {
+	defer runtime.KeepAlive(make([]byte, collectorSlack))
+	setup, problems := c.setup(at)
+	if len(problems) > 0 {
+		return problems[0].refusal()
 	}
 	log := slog.New(httpd.LogHandler(slog.NewTextHandler(env.Err, nil)))
-	if err := privateFolder(f.data); err != nil {
-		return err
+	if err := datadir.Prepare(setup.Data); err != nil {
+		return about(at["data"], err).refusal()
 	}
-	release, err := lock(f.data)
+	release, err := datadir.Lock(setup.Data)
 	if err != nil {
 		return err
 	}
 	defer release()
-	config, err := f.config(log)
+	config := setup.config
+	if config.Keys, err = setup.openKeys(at); err != nil {
+		return err
+	}
+	appKey, appKeyPath, err := ownAppKey(setup.Data)
 	if err != nil {
 		return err
 	}
-	appKey, appKeyPath, err := ownAppKey(f.data)
-	if err != nil {
-		return err
-	}
-	store, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.data, siteDatabase), Logger: log})
+	store, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(setup.Data, siteDatabase), Logger: log})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	// The address is needed for the origin, and the site for the handler.
 	var served lateHandler
-	server, err := httpd.New(f.listen, &served, log)
+	server, err := httpd.New(setup.Listen, &served, log)
 	if err != nil {
-		return err
+		return about(at["listen"], err).refusal()
 	}
-	config.Store, config.VerificationURL = store, verificationURL(f.origin, server.Address())
+	config.Store, config.Logger, config.VerificationURL = store, log, verificationURL(setup.Origin, server.Address())
 	s, err := site.Open(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }() // the store is closed after it
 	served.Handler = siteMux(s, appKey)
-	admin, err := httpd.NewAdmin(f.data, func(ctx context.Context) error {
+	admin, err := httpd.NewAdmin(setup.Data, func(ctx context.Context) error {
 		_, err := store.Keys().Keys(ctx)
 		return err
 	}, metrics(store), log)
@@ -216,49 +230,27 @@ func announce(w io.Writer, s started, asJSON bool) error {
 	return err
 }
 
-func (f serveFlags) config(log *slog.Logger) (site.Config, error) {
-	c := site.Config{
-		Lease: f.lease, TTL: f.ttl, PairTTL: f.pairTTL, Liveness: f.liveness, Quota: f.quota, Logger: log,
-	}
-	switch f.limits {
-	case "on":
-	case "off":
-		c.NoLimits = true
-	default:
-		return c, ErrUsage.With("The flag --limits takes on or off.")
-	}
-	if f.origin != "" {
-		if _, err := weburl.ParseWeb(f.origin); err != nil {
-			return c, err
+// openKeys loads the key files and makes the site's own one the first time.
+func (s siteSetup) openKeys(at places) ([]key.SiteKeys, error) {
+	if own := s.KeyFiles[0]; s.ownKeys && !exists(own) {
+		if _, err := site.CreateKeys(own, rand.Reader, time.Now()); err != nil {
+			return nil, about(at["data"], err).refusal()
 		}
 	}
-	for _, p := range f.proxies {
-		prefix, err := netip.ParsePrefix(p)
-		if err != nil {
-			return c, ErrUsage.With("The flag --trusted-proxy takes a range of addresses, as in 10.0.0.0/8.")
-		}
-		c.TrustedProxies = append(c.TrustedProxies, prefix)
+	keys, problems := s.keys(at)
+	if len(problems) > 0 {
+		return nil, problems[0].refusal()
 	}
-	files := f.keyFiles
-	if len(files) == 0 {
-		own := filepath.Join(f.data, siteKeys)
-		if !exists(own) {
-			if _, err := site.CreateKeys(own, rand.Reader, time.Now()); err != nil {
-				return c, err
-			}
-		}
-		files = []string{own}
-	}
-	keys, err := site.LoadKeys(files[0], files[1:]...)
-	c.Keys = keys
-	return c, err
+	return keys, nil
 }
 
+// verificationURL is where a person approves a device. An origin has no slash at
+// its end.
 func verificationURL(origin string, at net.Addr) string {
 	if origin == "" {
 		origin = "http://" + at.String()
 	}
-	return strings.TrimSuffix(origin, "/") + pairPage
+	return origin + pairPage
 }
 
 const pairPage = "/pair"
@@ -275,24 +267,6 @@ func siteMux(s *site.Site, key appapi.Key) http.Handler {
 			"Sign in to the app, compare the fingerprint there with the one your device shows,\nand approve it by its code.\n")
 	})
 	return mux
-}
-
-// privateFolder makes the folder, or checks that no other user reaches it.
-func privateFolder(dir string) error {
-	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return ErrData.Because(err)
-		}
-		info, err = os.Stat(dir)
-	}
-	switch {
-	case err != nil:
-		return ErrData.Because(err)
-	case !info.IsDir() || info.Mode().Perm()&0o077 != 0:
-		return ErrData
-	}
-	return nil
 }
 
 // ownAppKey reads the app key of a folder and makes it the first time.

@@ -11,9 +11,6 @@ type unbuiltCommand struct {
 // unbuilt lists them, so that a person who reads the documents and types one is
 // told plainly instead of "no such command".
 var unbuilt = []unbuiltCommand{
-	{"connect", "It will pair this machine with a site by a short code."},
-	{"agent", "It will run jobs on this machine's models."},
-	{"bench", "It will measure the way of a job on this machine."},
 	{"gateway", "It will answer OpenAI clients with the models of their users."},
 	{"relay", "It will carry sealed jobs between sites and machines that do not reach each other."},
 	{"controller", "It will keep accounts and consents, or the nodes of a small cloud."},

@@ -1,70 +1,61 @@
 package compose
 
 import (
-	"io"
+	"context"
+	"io/fs"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/allodhq/allod/internal/keyfile"
-	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/internal/httpd"
+	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/site/sqlite"
 	"github.com/allodhq/allod/wire/ai"
-	"github.com/allodhq/allod/wire/ai/envelope"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/protocol"
 )
 
-// Demo is what a demo run showed, party by party. Its JSON form is the output
-// of allod demo --json.
+// What the demo refuses.
+var (
+	ErrNoAnswer = refusal.NewKind("demo-no-answer", 500,
+		"The demo's job ended without an answer.",
+		"Look at the model server's own log, or stop it: then the demo brings a stand-in.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "The demo", Kinds: []*refusal.Kind{ErrNoAnswer}}
+
+// Demo is what a demo run showed. Its JSON form is the output of allod demo
+// --json.
 type Demo struct {
-	// Site is the party that asks.
-	Site SiteView `json:"site"`
-	// Relay is whoever carries: it sees this and no more.
-	Relay RelayView `json:"relay"`
-	// Stranger holds a key of its own and the sealed question.
-	Stranger RefusedView `json:"stranger"`
-	// WidenedStub is the device again, after the relay has changed who may run
-	// the job.
-	WidenedStub RefusedView `json:"widenedStub"`
-	// Device is the party that was asked.
-	Device DeviceView `json:"device"`
+	Answer string `json:"answer"`
+	// Backend is the table's name of what answered.
+	Backend string `json:"backend"`
+	// StandIn is whether that was the built-in stand-in, which is no model.
+	StandIn bool `json:"standIn"`
+	// SealedAtRest is whether neither question nor answer stands in any file of
+	// the site, in any encoding in which bytes travel.
+	SealedAtRest bool `json:"sealedAtRest"`
 	// Steps are the steps in order with their wall-clock time.
 	Steps []Step `json:"steps"`
-}
 
-// SiteView is what the site sees.
-type SiteView struct {
-	KeyID    string `json:"keyId"`
-	Question string `json:"question"`
-}
-
-// RelayView is what a relay sees of a job: the stub, the labels and the sealed
-// bytes.
-type RelayView struct {
-	JobID      string `json:"jobId"`
-	Kind       string `json:"kind"`
-	Owner      string `json:"owner"`
-	Audience   string `json:"audience"`
-	SizeClass  string `json:"sizeClass"`
-	From       string `json:"from"`
-	To         string `json:"to"`
-	Ciphertext string `json:"ciphertext"`
-	// QuestionFound is whether the question stands anywhere in what the relay
-	// holds.
-	QuestionFound bool `json:"questionFound"`
-}
-
-// RefusedView is how an attempt ended: the name of the refusal, or "" if it
-// succeeded, which it must not.
-type RefusedView struct {
-	Refusal string `json:"refusal"`
-	Meaning string `json:"meaning"`
-}
-
-// DeviceView is what the device sees.
-type DeviceView struct {
-	KeyID    string `json:"keyId"`
-	Question string `json:"question"`
+	// The rest is shown to people only.
+	Question       string         `json:"-"`
+	Site           string         `json:"-"` // the site's fingerprint
+	Device         string         `json:"-"` // the device's
+	Code           string         `json:"-"` // the short code
+	Model          string         `json:"-"`
+	Provenance     *ai.Provenance `json:"-"`
+	StoredQuestion string         `json:"-"` // as the site's file has it
+	StoredAnswer   string         `json:"-"`
+	StoredFiles    []string       `json:"-"`
 }
 
 // Step is one step of the demo.
@@ -74,170 +65,269 @@ type Step struct {
 	Ms float64 `json:"ms"`
 }
 
-// SealedQuestion seals a question from a site to a device, lets a stranger and a
-// dishonest relay try, and opens it. Keys are made from rand and kept in key
-// files below dir, which must exist. It returns a refusal of one of the
-// packages it shows.
-func SealedQuestion(rand io.Reader, now func() time.Time, dir, question string) (Demo, error) {
-	d := &demo{rand: rand, now: now, dir: dir}
-	d.report.Site.Question = question
+// DemoConfig says how a demo runs.
+type DemoConfig struct {
+	// Dir is an empty folder that only this user can reach.
+	Dir string
+	// Question is the prompt.
+	Question string
+	// Version is the program's own.
+	Version string
+	// StandIn takes the built-in stand-in without looking for a model.
+	StandIn bool
+	// Progress tells the person what takes a while.
+	Progress func(text string)
+}
+
+// owner is the person in the demo, as its app knows them.
+const owner = ai.Owner("you")
+
+// RunDemo carries one question over the direct lane on this machine: a site and
+// an agent, each with its own folder and keys, that speak HTTP over loopback. A
+// person's part, approving the code, is done by the demo. The model is the first
+// local model server that answers, else a stand-in that says what it is. It
+// returns refusals of the packages it uses and [ErrNoAnswer].
+func RunDemo(ctx context.Context, c DemoConfig) (Demo, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	d := &demo{c: c, Demo: Demo{Question: c.Question}}
+	defer func() {
+		cancel()
+		for i := len(d.closers) - 1; i >= 0; i-- {
+			d.closers[i]()
+		}
+	}()
 	for _, step := range []struct {
 		name string
-		run  func() error
+		run  func(ctx context.Context) error
 	}{
-		{"make keys and key files", d.makeKeys},
-		{"seal the question", d.seal},
-		{"carry it", d.carry},
-		{"try to open it with a stranger's key", d.stranger},
-		{"widen it on the way and open it", d.widen},
-		{"open it with the device's key", d.open},
+		{"open a site with keys of its own", d.openSite},
+		{"open an agent and find a model that works", d.openAgent},
+		{"pair them by a short code", d.pair},
+		{"ask: seal the question and store it", d.ask},
+		{"claim, open, run, seal, hand in, deliver", d.wait},
+		{"search the site's files for question and answer", d.search},
 	} {
-		start := now()
-		if err := step.run(); err != nil {
+		start := time.Now()
+		if err := step.run(ctx); err != nil {
 			return Demo{}, err
 		}
-		ms := float64(now().Sub(start).Microseconds()) / 1000
-		d.report.Steps = append(d.report.Steps, Step{step.name, ms})
+		ms := float64(time.Since(start).Microseconds()) / 1000
+		d.Steps = append(d.Steps, Step{step.name, ms})
 	}
-	return d.report, nil
+	return d.Demo, nil
 }
 
 // demo is the state between the steps.
 type demo struct {
-	rand io.Reader
-	now  func() time.Time
-	dir  string
+	Demo
+	c       DemoConfig
+	closers []func()
 
-	site     key.SiteKeys
-	device   key.DeviceKeys
-	outsider key.DeviceKeys
-
-	stub    ai.Stub
-	payload []byte
-	sealed  ai.SealedEnvelope
-	report  Demo
+	site  *site.Site
+	at    net.Addr
+	agent *runner.Agent
+	job   site.Job
 }
 
-func (d *demo) makeKeys() (err error) {
-	if d.site, err = makeKeys[key.SiteRole](d, "site-keys.json"); err != nil {
+func (d *demo) siteDir() string { return filepath.Join(d.c.Dir, "site") }
+
+func (d *demo) openSite(ctx context.Context) error {
+	log := slog.New(slog.DiscardHandler)
+	mux := &late{}
+	server, err := httpd.New("127.0.0.1:0", mux, log)
+	if err != nil {
 		return err
 	}
-	if d.device, err = makeKeys[key.DeviceRole](d, "device-keys.json"); err != nil {
+	d.at = server.Address()
+	if d.site, err = sqlite.OpenSite(ctx, d.siteDir(), site.Config{VerificationURL: "http://" + d.at.String() + "/pair"}); err != nil {
 		return err
 	}
-	if d.outsider, err = makeKeys[key.DeviceRole](d, "stranger-keys.json"); err != nil {
-		return err
-	}
-	d.report.Site.KeyID = d.site.Identity().String()
-	d.report.Device.KeyID = d.device.Identity().String()
+	d.closers = append(d.closers, func() { _ = d.site.Close() })
+	mux.Handler = d.site.Handler()
+	d.serve(ctx, server.Run)
+	d.Site = d.site.KeyID().String()
 	return nil
 }
 
-// makeKeys makes keys, writes their file and reads it back, as a party does at
-// its first start. Where the system cannot protect the file, the keys stay in
-// memory.
-func makeKeys[R key.Role](d *demo, name string) (key.Keys[R], error) {
-	k, err := key.NewKeys[R](d.rand, d.now())
-	if err != nil {
-		return k, err
-	}
-	path := filepath.Join(d.dir, name)
-	if err := keyfile.Create(path, k); err != nil {
-		if refusal.From(err).Kind() == keyfile.ErrPlatform {
-			return k, nil
-		}
-		return k, err
-	}
-	defer os.Remove(path)
-	return keyfile.Load[R](path)
+// serve runs something until ctx ends, which the closers wait for.
+func (d *demo) serve(ctx context.Context, run func(context.Context) error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = run(ctx)
+	}()
+	d.closers = append(d.closers, func() { <-ended })
 }
 
-func (d *demo) seal() error {
-	payload := ai.Generate{Prompt: d.report.Site.Question}
-	var err error
-	if d.payload, err = protocol.Latest().WritePayload(payload); err != nil {
+func (d *demo) openAgent(ctx context.Context) error {
+	if !d.c.StandIn {
+		d.c.Progress("Looking for a model server on this machine.")
+		if err := d.openWith(ctx, settings.Defaults()); err != nil {
+			return err
+		}
+		if d.agent != nil {
+			return nil
+		}
+	}
+	server, err := httpd.New("127.0.0.1:0", standIn(), slog.New(slog.DiscardHandler))
+	if err != nil {
 		return err
 	}
-	deadline := ai.MillisOf(d.now().Add(envelope.MaxAge))
-	d.stub = ai.Stub{
-		ID: "demo-1", Kind: payload.Kind(), Owner: "alice", Site: ai.KeyID(d.site.Identity().String()),
-		Audience: ai.AudienceSelf, SizeClass: ai.SizeClassOf(payload.TextUnits()), DeadlineAt: deadline,
+	d.serve(ctx, server.Run)
+	s := settings.Defaults()
+	s.Backends = map[string]settings.Backend{"stand-in": {ID: wirebackend.Generic, BaseURL: "http://" + server.Address().String() + "/v1"}}
+	d.StandIn = true
+	if err := d.openWith(ctx, s); err != nil {
+		return err
 	}
-	reach := envelope.ReachOf(d.stub)
-	d.sealed, err = envelope.Seal(d.rand, d.site.Signer(), d.device.Identity(), envelope.Letter{
-		JobID: d.stub.ID, Direction: ai.DirectionPayload, DeadlineAt: deadline,
-		Plaintext: string(d.payload), Reach: &reach,
+	if d.agent == nil {
+		return backend.ErrUnreachable
+	}
+	return nil
+}
+
+// openWith opens the agent if a model is ready under these settings.
+func (d *demo) openWith(ctx context.Context, s settings.Settings) error {
+	a, err := runner.Open(runner.Config{Home: filepath.Join(d.c.Dir, "agent"), Version: d.c.Version, Settings: s})
+	if err != nil {
+		return err
+	}
+	a.LookOnce(ctx)
+	status, err := a.Status()
+	if err != nil || len(status.Offers()) == 0 {
+		_ = a.Close()
+		return err
+	}
+	d.agent = a
+	d.Device = a.Fingerprint().String()
+	d.closers = append(d.closers, func() { _ = a.Close() })
+	return nil
+}
+
+func (d *demo) pair(ctx context.Context) error {
+	server, err := client.ParseServer("http://" + d.at.String())
+	if err != nil {
+		return err
+	}
+	status, err := d.agent.Status()
+	if err != nil {
+		return err
+	}
+	var approving error
+	pairing, err := runner.Pair(ctx, runner.Pairing{
+		Server: server, Keys: d.agent.Keys(), Offers: status.Offers(), Version: d.c.Version, Name: "demo",
+		Show: func(c runner.Code) {
+			d.Code = c.Code
+			// The person compares what the app shows with what the agent shows.
+			waiting, err := d.site.Devices.Pending(ctx, c.Code)
+			if err == nil && waiting.Device.Fingerprint() != c.Fingerprint {
+				err = ErrNoAnswer.With("The fingerprints differ.")
+			}
+			if err == nil {
+				_, err = d.site.Devices.Approve(ctx, c.Code, owner)
+			}
+			approving = err
+		},
 	})
+	if approving != nil {
+		return approving
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.agent.Adopt(pairing); err != nil {
+		return err
+	}
+	d.serve(ctx, d.agent.Run)
+	return nil
+}
+
+func (d *demo) ask(ctx context.Context) (err error) {
+	d.job, err = d.site.Jobs.Enqueue(ctx, site.Question{Owner: owner, Payload: ai.Generate{Prompt: d.Question}})
 	return err
 }
 
-// carry is everything a relay holds of the job, as it would be on the wire.
-func (d *demo) carry() error {
-	codec := protocol.Latest()
-	stub, err := codec.Stub.Write(d.stub)
+func (d *demo) wait(ctx context.Context) error {
+	d.c.Progress("The model answers.")
+	answer, err := d.site.Jobs.Wait(ctx, d.job.ID, site.Wait{Timeout: 10 * time.Minute})
 	if err != nil {
 		return err
 	}
-	sealed, err := codec.FetchResponse.Write(ai.FetchResponse{Envelope: d.sealed})
+	switch o := answer.Outcome.(type) {
+	case ai.Answer:
+		d.Answer = o.Text
+	case ai.Failure:
+		return ErrNoAnswer.With("The agent reports: " + backend.KindOf(o.Code).Meaning())
+	default:
+		return ErrNoAnswer
+	}
+	d.Provenance = answer.Provenance
+	status, err := d.agent.Status()
 	if err != nil {
 		return err
 	}
-	d.report.Relay = RelayView{
-		JobID: string(d.stub.ID), Kind: string(d.stub.Kind), Owner: string(d.stub.Owner),
-		Audience: string(d.stub.Audience), SizeClass: string(d.stub.SizeClass),
-		From: string(d.sealed.SenderKeyID), To: string(d.sealed.RecipientKeyID),
-		Ciphertext: d.sealed.Ciphertext,
-		// The payload holds the question in words enough that it cannot stand
-		// in random bytes by chance, which a question of two letters can.
-		QuestionFound: holds(d.payload, stub, sealed),
+	for _, b := range status.Backends {
+		if len(b.Kinds) > 0 {
+			d.Backend, d.Model = string(b.ID), b.Model
+			break
+		}
 	}
 	return nil
 }
 
-func (d *demo) stranger() error {
-	_, err := d.openWith(d.outsider.Opener())
-	d.report.Stranger = refused(err)
-	return nil
-}
-
-func (d *demo) widen() error {
-	opened, err := d.openWith(d.device.Opener())
+// search looks for question and answer in every file of the site.
+func (d *demo) search(ctx context.Context) error {
+	job, err := d.site.Jobs.Get(ctx, d.job.ID)
 	if err != nil {
 		return err
 	}
-	widened := d.stub
-	widened.Audience = ai.AudiencePublic
-	d.report.WidenedStub = refused(opened.Reach.Check(widened))
-	return nil
-}
-
-func (d *demo) open() error {
-	opened, err := d.openWith(d.device.Opener())
+	if job.Result == nil {
+		return ErrNoAnswer
+	}
+	d.StoredQuestion, d.StoredAnswer = job.Payload.Ciphertext, job.Result.Envelope.Ciphertext
+	payload, err := protocol.Latest().WritePayload(ai.Generate{Prompt: d.Question})
 	if err != nil {
 		return err
 	}
-	if err := opened.Reach.Check(d.stub); err != nil {
-		return err
-	}
-	payload, err := protocol.Latest().ReadPayload(d.stub.Kind, []byte(opened.Plaintext))
-	if err != nil {
-		return err
-	}
-	d.report.Device.Question = payload.(ai.Generate).Prompt
-	return nil
-}
-
-func (d *demo) openWith(opener key.Opener) (envelope.Opened, error) {
-	return envelope.Open(opener, d.site.Identity().Signing(), d.sealed, envelope.Context{
-		JobID: d.stub.ID, Direction: ai.DirectionPayload,
-		Sender: d.site.Identity().Fingerprint(), Recipient: d.device.Identity().Fingerprint(),
+	outcome, err := protocol.Latest().Outcome.Write(ai.SealedOutcome{
+		Outcome: ai.Answer{Text: d.Answer}, Ran: ai.RunMetadata{Model: d.Model, BackendClass: wirebackend.HTTP},
 	})
+	if err != nil {
+		return err
+	}
+	places, err := d.files()
+	if err != nil {
+		return err
+	}
+	// A text of a few letters can stand in random bytes by chance, so those are
+	// looked for as they would be stored.
+	needles := [][]byte{payload, outcome[:len(outcome)/2]}
+	for _, text := range []string{d.Question, d.Answer} {
+		if len(text) >= 12 {
+			needles = append(needles, []byte(text))
+		}
+	}
+	d.SealedAtRest = true
+	for _, needle := range needles {
+		if holds(needle, places...) {
+			d.SealedAtRest = false
+		}
+	}
+	return nil
 }
 
-func refused(err error) RefusedView {
-	if err == nil {
-		return RefusedView{}
-	}
-	k := refusal.From(err).Kind()
-	return RefusedView{Refusal: k.Name(), Meaning: k.Meaning()}
+func (d *demo) files() (contents [][]byte, err error) {
+	err = filepath.WalkDir(d.siteDir(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		contents = append(contents, content)
+		d.StoredFiles = append(d.StoredFiles, e.Name())
+		return nil
+	})
+	return contents, err
 }

@@ -1,51 +1,55 @@
 package compose
 
 import (
-	"crypto/rand"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"time"
 
-	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/internal/runner/ingress"
 )
 
-func TestSealedQuestion(t *testing.T) {
+// TestDemo runs the whole lane and looks at the result as its reader would.
+func TestDemo(t *testing.T) {
 	dir := t.TempDir()
-	d, err := SealedQuestion(rand.Reader, time.Now, dir, "canary question")
+	const question = "canary question of the demo"
+	var progress []string
+	d, err := RunDemo(t.Context(), DemoConfig{
+		Dir: dir, Question: question, Version: "test", StandIn: true, Progress: func(s string) { progress = append(progress, s) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Site.Question != "canary question" || d.Device.Question != "canary question" {
-		t.Errorf("the two ends see %q and %q", d.Site.Question, d.Device.Question)
+	if d.Answer != standInAnswer(question) || !d.StandIn || d.Backend != "openai-http" || !d.SealedAtRest || len(d.Steps) != 6 || len(progress) == 0 {
+		t.Errorf("%+v", d)
 	}
-	if d.Relay.QuestionFound {
-		t.Error("the relay holds the question")
+	if d.StoredQuestion == "" || d.StoredAnswer == "" || d.StoredQuestion == d.StoredAnswer || len(d.StoredFiles) < 2 || d.Provenance == nil {
+		t.Errorf("%+v", d)
 	}
-	if d.Stranger.Refusal != envelope.ErrUnopenable.Name() {
-		t.Errorf("the stranger got %q", d.Stranger.Refusal)
+	// The owner's log is the one place that has the question, which shows that
+	// the search would find it.
+	log, err := os.ReadFile(filepath.Join(dir, "agent", ingress.FileName))
+	if err != nil || !holds([]byte(question), log) {
+		t.Errorf("the owner's log does not have the question: %v", err)
 	}
-	if d.WidenedStub.Refusal != envelope.ErrReach.Name() {
-		t.Errorf("the widened stub got %q", d.WidenedStub.Refusal)
-	}
-	if len(d.Steps) != 6 {
-		t.Errorf("%d steps", len(d.Steps))
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) > 0 {
-		t.Errorf("files left behind: %v %v", left, err)
+	for _, step := range d.Steps {
+		if step.Ms <= 0 {
+			t.Errorf("%s took %v ms", step.Name, step.Ms)
+		}
 	}
 }
 
-func TestSealedQuestionWithoutRandomness(t *testing.T) {
-	broken := errors.New("broken")
-	_, err := SealedQuestion(iotest.ErrReader(broken), time.Now, t.TempDir(), "q")
-	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
+// TestDemoEnds stops a demo in the middle; it must come back with everything
+// closed.
+func TestDemoEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := RunDemo(ctx, DemoConfig{Dir: t.TempDir(), Question: "q", Version: "test", StandIn: true, Progress: func(string) { cancel() }})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
 	}
 }
 

@@ -33,7 +33,10 @@ var places = []struct {
 
 	{"internal/database/...", kernel},
 	{"internal/httpd/...", kernel},
+	{"internal/datadir", kernel},
 	{"internal/keyfile", kernel},
+	{"internal/killpoint", kernel},
+	{"internal/configfile", kernel},
 	{"internal/backup", kernel},
 
 	{"site/...", party},

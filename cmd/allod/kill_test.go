@@ -1,0 +1,191 @@
+//go:build unix && killpoints
+
+package main
+
+import (
+	"errors"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/allodhq/allod/internal/killpoint"
+)
+
+// TestKillPoints kills the site or the agent at each point, starts it again, and
+// looks whether what was acknowledged is still true: a job that was asked is
+// answered once, by the same pairing, and a result that was kept is not computed
+// again.
+func TestKillPoints(t *testing.T) {
+	hit := map[killpoint.Point]bool{}
+	for _, p := range killpoint.All() {
+		t.Run(string(p), func(t *testing.T) {
+			switch p {
+			case killpoint.SitePairStarted, killpoint.SitePairCollected, killpoint.AgentPaired:
+				killWhilePairing(t, p)
+			default:
+				killWhileWorking(t, p)
+			}
+			hit[p] = true
+		})
+	}
+	for _, p := range killpoint.All() {
+		if !hit[p] {
+			t.Errorf("%s was not hit", p)
+		}
+	}
+}
+
+// killed waits for a process that is to kill itself.
+func killed(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the process ended with %v, and not by its own kill", err)
+	}
+}
+
+func killWhileWorking(t *testing.T, p killpoint.Point) {
+	m := newModel(t)
+	var siteURL string
+	road := newRoad(t, &siteURL)
+	road.cut = func(string) (bool, bool) { return false, false }
+	data := filepath.Join(t.TempDir(), "data")
+	flags := []string{"--limits", "off", "--lease", "3s", "--origin", road.URL}
+	s := serve(t, data, flags...)
+	siteURL = s.url
+	a := newMachine(t, m)
+	a.pair(s, road.URL)
+
+	atSite := strings.HasPrefix(string(p), "site-")
+	if atSite {
+		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.cmd.Wait()
+		t.Setenv("ALLOD_KILLPOINT", string(p))
+		s = serve(t, data, flags...)
+		siteURL = s.url
+		t.Setenv("ALLOD_KILLPOINT", "")
+		a.run()
+	} else {
+		t.Setenv("ALLOD_KILLPOINT", string(p))
+		a.run()
+		t.Setenv("ALLOD_KILLPOINT", "")
+	}
+	// The question may be stored although its asker did not hear so; asked again
+	// by its id it is one job.
+	body := `{"id":"j","kind":"llm.generate","owner":"alice","payload":{"prompt":"once"}}`
+	r, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/v1/jobs", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.appKey)
+	if answer, err := http.DefaultClient.Do(r); err == nil {
+		answer.Body.Close()
+	} else if p != killpoint.SiteJobStored {
+		t.Fatal(err)
+	}
+	if atSite {
+		killed(t, s.cmd)
+		s = serve(t, data, flags...)
+		siteURL = s.url
+		if p == killpoint.SiteJobStored {
+			var job anyJSON
+			if code := s.call("POST", "/v1/jobs", body, &job); code != 201 || job["id"] != "j" {
+				t.Errorf("asked again: %d %v", code, job)
+			}
+		}
+	} else {
+		killed(t, a.cmd)
+		a.run()
+	}
+	job := s.answer("j")
+	if job["state"] != "ok" || text(job) != "echo once" {
+		t.Errorf("job %v\n%s", job, a.errs)
+	}
+	once := p == killpoint.SiteJobStored || p == killpoint.SiteJobGranted || p == killpoint.SiteResultRecorded ||
+		p == killpoint.AgentGranted || p == killpoint.AgentPromptLogged || p == killpoint.AgentResultKept || p == killpoint.AgentResultSent
+	if n := len(m.questions()); once && n != 1 || n > 2 {
+		t.Errorf("the model ran %d times", n)
+	}
+	// Nothing is left to hand in, and the log has the prompt as often as it ran.
+	until(t, "nothing is kept", func() bool { return a.server(0)["resultsKept"] == 0.0 })
+	log := a.do("agent", "log", "-n", "100")
+	if n := strings.Count(log, "runs llm.generate"); n < len(m.questions()) {
+		t.Errorf("the model ran %d times, and the log says\n%s", len(m.questions()), log)
+	}
+}
+
+func killWhilePairing(t *testing.T, p killpoint.Point) {
+	m := newModel(t)
+	data := filepath.Join(t.TempDir(), "data")
+	var siteURL string
+	road := newRoad(t, &siteURL)
+	road.cut = func(string) (bool, bool) { return false, false }
+	flags := []string{"--limits", "off", "--origin", road.URL}
+	a := newMachine(t, m)
+	if p == killpoint.AgentPaired {
+		s := serve(t, data, flags...)
+		siteURL = s.url
+		t.Setenv("ALLOD_KILLPOINT", string(p))
+		cmd, code := a.startPairing(road.URL)
+		t.Setenv("ALLOD_KILLPOINT", "")
+		s.approve(code)
+		killed(t, cmd)
+		// Nothing was recorded here, so the machine pairs anew and takes the place of
+		// the device that the site believes to have.
+		a.pair(s, road.URL)
+		a.works(s)
+		return
+	}
+	t.Setenv("ALLOD_KILLPOINT", string(p))
+	s := serve(t, data, flags...)
+	siteURL = s.url
+	t.Setenv("ALLOD_KILLPOINT", "")
+	if p == killpoint.SitePairStarted {
+		if out, err := a.command("connect", road.URL, "--pair-only", "--json").CombinedOutput(); err == nil {
+			t.Errorf("paired with a dead site: %s", out)
+		}
+		killed(t, s.cmd)
+		s = serve(t, data, flags...)
+		siteURL = s.url
+		a.pair(s, road.URL)
+		a.works(s)
+		return
+	}
+	// The approval was read once and the answer lost: the same code gets it again.
+	cmd, code := a.startPairing(road.URL)
+	s.approve(code)
+	killed(t, s.cmd)
+	s = serve(t, data, flags...)
+	siteURL = s.url
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("connect ended with %v", err)
+	}
+	a.works(s)
+}
+
+// works runs the agent and has it answer.
+func (a *machine) works(s *served) {
+	a.t.Helper()
+	a.run()
+	s.ask("works", "hello")
+	if job := s.answer("works"); text(job) != "echo hello" {
+		a.t.Errorf("job %v\n%s", job, a.errs)
+	}
+	var runners struct{ Runners []anyJSON }
+	s.call("GET", "/v1/runners?owner=alice", "", &runners)
+	live := 0
+	for _, r := range runners.Runners {
+		if r["revokedAt"] == 0.0 {
+			live++
+		}
+	}
+	if live != 1 {
+		a.t.Errorf("%d devices are paired: %v", live, runners.Runners)
+	}
+}
