@@ -29,16 +29,22 @@ demo: ## build bin/allod and run its demo
 	bin/allod demo
 
 .PHONY: test
-test: check ## run the checks, then every test with the race detector
+test: check ## run the checks, then every test with the race detector, and list the MUSTs not proved yet
 	@race=-race; \
 	if [ "$$(go env CGO_ENABLED)" != 1 ] || ! command -v "$$(go env CC | cut -d ' ' -f 1)" >/dev/null; then \
 		race=; echo "test: there is no C compiler, so the tests run without the race detector"; \
 	fi; \
 	set -x; go test $$race ./...; \
 	if [ -n "$$race" ]; then go test ./wire/ai/...; fi
+	@go run ./internal/tools/mutate -list
 
 # The race detector changes what is allocated and makes the largest messages slow, so those tests
 # skip under it and run once more without.
+
+# MUST=CLAIM_ATOMIC runs the changes of one MUST.
+.PHONY: mutate
+mutate: ## break the code as test/mutations.md says, and see each test turn red
+	go run ./internal/tools/mutate -must '$(MUST)'
 
 # The rules of the repository are tests, in internal/repocheck. They run with the others.
 # Without cgo and paths, these builds are those of a release, and "make dist" need not compile them again.
@@ -68,6 +74,11 @@ fuzz: ## run every fuzz function for FUZZTIME (10s)
 		echo "fuzz: $$package $$name"; \
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
 	done
+
+# It builds the server from its sources, with a C++ compiler, which takes minutes.
+.PHONY: realmodel
+realmodel: ## run a real inference server with a tiny random model (minutes)
+	ALLOD_REAL_SERVER=1 go test -count=1 -timeout 30m -v ./test/realmodel
 
 .PHONY: bench
 bench: ## run the benchmarks of keys and of the AI contract
