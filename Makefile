@@ -35,9 +35,11 @@ test: check ## run the checks, then every test with the race detector, and list 
 		race=; echo "test: there is no C compiler, so the tests run without the race detector"; \
 	fi; \
 	set -x; go test $$race ./...; \
-	if [ -n "$$race" ]; then go test ./wire/ai/...; fi
+	if [ -n "$$race" ]; then go test ./wire/ai/...; fi; \
+	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod
 	@go run ./internal/tools/mutate -list
 
+# A build with kill points kills itself at the worst moments, which no other test may meet.
 # The race detector changes what is allocated and makes the largest messages slow, so those tests
 # skip under it and run once more without.
 
@@ -53,6 +55,7 @@ check: ## check format, vet, staticcheck, modules, generated files and every bui
 	@echo "check: format"; files=$$(gofmt -l .); \
 	if [ -n "$$files" ]; then echo "these files need gofmt -w:"; echo "$$files"; exit 1; fi
 	@for os in $(SYSTEMS); do echo "check: vet on $$os"; CGO_ENABLED=0 GOOS=$$os go vet -trimpath ./...; done
+	@echo "check: vet with kill points"; go vet -tags killpoints ./cmd/allod
 	@echo "check: staticcheck"; $(TOOL) staticcheck ./...
 	@echo "check: rules"; go test ./internal/repocheck
 	@echo "check: modules"; go mod tidy -diff; go -C tools mod tidy -diff

@@ -6,8 +6,8 @@ package catalog
 import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
-	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/compose"
+	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"

@@ -14,12 +14,6 @@ import (
 	"github.com/allodhq/allod/internal/catalog"
 )
 
-// Names of the AI contract that are only read from peers so far: the parties
-// that send them are not built. Delete a line when its party is.
-var readOnly = map[string]string{
-	"too-late": "sent by relays",
-}
-
 // TestRegisters holds that refusals are unique, documented and reachable.
 func TestRegisters(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/refusals.md")
@@ -48,11 +42,7 @@ func TestRegisters(t *testing.T) {
 		if _, ok := registered[name]; !ok {
 			t.Errorf("%s (%s) is in no register: add it to its package's and the package's to catalog.All", name, where)
 		}
-		_, excused := readOnly[name]
-		switch {
-		case used[name] && excused:
-			t.Errorf("%s is used now: delete its line in readOnly", name)
-		case !used[name] && !excused:
+		if !used[name] {
 			t.Errorf("%s (%s) is declared and nothing refuses with it: use it or delete it", name, where)
 		}
 	}

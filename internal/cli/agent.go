@@ -110,30 +110,42 @@ func newAgentRun(env Env) *cobra.Command {
 
 // serveAgent runs an agent with its admin socket.
 func serveAgent(ctx context.Context, env Env, c runner.Config, a *runner.Agent, log *slog.Logger) error {
+	stop, err := serveSocket(ctx, c, a, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	warnRoot(env.Err)
+	return a.Run(ctx)
+}
+
+// serveSocket answers the owner's commands until stop is called.
+func serveSocket(ctx context.Context, c runner.Config, a *runner.Agent, log *slog.Logger) (stop func(), err error) {
 	numbers := prometheus.NewRegistry()
 	numbers.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	admin, err := httpd.NewAdmin(c.Home, func(context.Context) error { _, err := a.Status(); return err },
 		numbers, log, control.Serve(control.Local(a)))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- admin.Run(ctx) }()
-	err = a.Run(ctx)
-	stop()
-	if failed := <-ended; err == nil {
-		err = failed
-	}
-	return err
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := admin.Run(ctx); err != nil {
+			log.Error("the admin socket ended", "error", err.Error())
+		}
+	}()
+	return func() { cancel(); <-ended }, nil
 }
 
 func warnRoot(w io.Writer) {
 	if os.Geteuid() == 0 {
-		fmt.Fprintln(w, "Warning: the agent runs as root and need not. Run it as an ordinary user; backends that are programs will refuse to start as root.")
+		fmt.Fprintln(w, "Warning: "+rootWarning)
 	}
 }
+
+const rootWarning = "the agent runs as root and need not. Run it as an ordinary user; backends that are programs will refuse to start as root."
 
 func newConnect(env Env) *cobra.Command {
 	var f agentFlags
@@ -189,6 +201,14 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 		return err
 	}
 	defer done()
+	if own != nil {
+		// The owner's other commands work while this one waits.
+		stop, err := serveSocket(ctx, c, own, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	if p.Server.Plain() {
 		fmt.Fprintln(env.Err, "Warning: this site is reached in plain HTTP over your network. What is asked and answered stays sealed, but others on it can see that you ask, and hold it back.")
 	}
@@ -226,8 +246,26 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 	if own == nil || pairOnly {
 		return nil
 	}
-	return serveAgent(ctx, env, c, own, log)
+	warnRoot(env.Err)
+	return own.Run(ctx)
 }
+
+// word shows a text from outside as a part of one line, and no more of it than a
+// line has room for.
+func word(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return '\ufffd'
+		}
+		return r
+	}, inert(text))
+	if runes := []rune(text); len(runes) > maxWord {
+		return string(runes[:maxWord]) + "…"
+	}
+	return text
+}
+
+const maxWord = 200
 
 // progress tells a person at a terminal what takes a while.
 func progress(env Env, asJSON bool, text string) {
@@ -244,7 +282,7 @@ func showCode(w io.Writer, p runner.Pairing, c runner.Code, asJSON bool) {
 			Fingerprint string `json:"fingerprint"`
 			Seconds     int64  `json:"expiresInSeconds"`
 		}{c.URL, c.Code, c.Fingerprint.String(), int64(c.For / time.Second)})
-		fmt.Fprintf(w, "%s\n", line)
+		fmt.Fprintf(w, "%s\n", inertJSON(line))
 		return
 	}
 	fmt.Fprintf(w, `To let this machine, %s, work for you at %s, open
@@ -259,8 +297,16 @@ The app shows a fingerprint. It must be this one:
 
   %s
 
-The code lasts %s. Waiting.
-`, inert(p.Name), p.Server, inert(c.URL), inert(c.Code), c.Fingerprint, c.For.Round(time.Second))
+%s
+`, word(p.Name), p.Server, word(c.URL), word(c.Code), c.Fingerprint, lasts(c.For))
+}
+
+// lasts says how long a code lasts, where the two clocks agree enough to know.
+func lasts(d time.Duration) string {
+	if d < time.Second || d > 24*time.Hour {
+		return "Waiting for you to approve it."
+	}
+	return "The code lasts " + d.Round(time.Second).String() + ". Waiting."
 }
 
 func showPaired(w io.Writer, p home.Pairing, asJSON bool) {
@@ -275,16 +321,16 @@ func showPaired(w io.Writer, p home.Pairing, asJSON bool) {
 			Owner    ai.Owner    `json:"owner"`
 			Sites    []ai.KeyID  `json:"sites"`
 		}{p.Server, p.RunnerID, p.Owner, sites})
-		fmt.Fprintf(w, "%s\n", line)
+		fmt.Fprintf(w, "%s\n", inertJSON(line))
 		return
 	}
 	who := string(p.Owner)
 	if p.OwnerLabel != "" {
 		who = p.OwnerLabel
 	}
-	fmt.Fprintf(w, "\nPaired. This machine works for %s at %s, and for nobody else.\nThe keys that were pinned:\n\n", inert(who), p.Server)
+	fmt.Fprintf(w, "\nPaired. This machine works for %s at %s, and for nobody else.\nThe keys that were pinned:\n\n", word(who), p.Server)
 	for id := range p.Sites {
-		fmt.Fprintf(w, "  %s\n", id)
+		fmt.Fprintf(w, "  %s\n", word(string(id)))
 	}
 	fmt.Fprintln(w)
 }
@@ -321,25 +367,28 @@ func writeStatus(w io.Writer, s runner.Status) error {
 	}
 	fmt.Fprintf(&b, "The agent %s (version %s).\nThis machine's fingerprint: %s\n", state, s.Version, s.Fingerprint)
 	if s.Name != "" {
-		fmt.Fprintf(&b, "Its name: %s\n", inert(s.Name))
+		fmt.Fprintf(&b, "Its name: %s\n", word(s.Name))
 	}
 	for _, r := range s.Servers {
 		owner := string(r.Owner)
 		if r.OwnerLabel != "" {
 			owner = r.OwnerLabel
 		}
-		fmt.Fprintf(&b, "\n%s for %s: %s", r.Server, inert(owner), r.State)
+		fmt.Fprintf(&b, "\n%s for %s: %s", r.Server, word(owner), r.State)
 		if r.AnsweredSeconds != nil {
 			fmt.Fprintf(&b, ", answered %s ago", age(*r.AnsweredSeconds))
 		}
 		fmt.Fprintf(&b, "\n  %d running, %d results to hand in\n", r.JobsRunning, r.ResultsKept)
 		for _, id := range r.Sites {
-			fmt.Fprintf(&b, "  site %s\n", inert(id))
+			fmt.Fprintf(&b, "  site %s\n", word(id))
 		}
 	}
 	if len(s.Backends) > 0 {
 		b.WriteString("\n")
 		backendLines(&b, s.Backends)
+	}
+	if s.Root {
+		b.WriteString("\n! " + rootWarning + "\n")
 	}
 	for _, p := range s.Problems {
 		fmt.Fprintf(&b, "\n! %s\n", inert(p))
@@ -350,7 +399,7 @@ func writeStatus(w io.Writer, s runner.Status) error {
 
 func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 	for _, r := range rows {
-		fmt.Fprintf(b, "%s: %s", inert(r.Name), r.State)
+		fmt.Fprintf(b, "%s: %s", word(r.Name), r.State)
 		switch r.State {
 		case "ready", "failed":
 			fmt.Fprintf(b, ", %s ago", age(r.AgeSeconds))
@@ -359,7 +408,7 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 			fmt.Fprintf(b, " (%s)", r.Refusal)
 		}
 		if r.Model != "" {
-			fmt.Fprintf(b, ", model %s", inert(r.Model))
+			fmt.Fprintf(b, ", model %s", word(r.Model))
 		}
 		if r.BaseURL != "" {
 			fmt.Fprintf(b, "\n  %s at %s, %s", r.ID, r.BaseURL, r.Cost)
@@ -472,17 +521,17 @@ const maxLogLines = 10_000
 func writeLog(w io.Writer, lines []ingress.Line) error {
 	var b strings.Builder
 	for _, l := range lines {
-		fmt.Fprintf(&b, "%s  %s", l.At.Local().Format(time.DateTime), inert(string(l.JobID)))
+		fmt.Fprintf(&b, "%s  %s", l.At.Local().Format(time.DateTime), word(string(l.JobID)))
 		switch l.Type {
 		case ingress.TypePrompt:
-			fmt.Fprintf(&b, "  runs %s of %d characters for %s on %s, model %s", l.Kind, l.PromptUnits, inert(string(l.Owner)), l.Backend, inert(l.Model))
+			fmt.Fprintf(&b, "  runs %s of %d characters for %s at %s on %s, model %s", l.Kind, l.PromptUnits, word(string(l.Owner)), word(l.Server), l.Backend, word(l.Model))
 			if l.Prompt != "" {
 				fmt.Fprintf(&b, "\n    %s", strings.ReplaceAll(inert(l.Prompt), "\n", "\n    "))
 			}
 		case ingress.TypeOutcome:
 			fmt.Fprintf(&b, "  %s", l.Outcome)
 			if l.Detail != "" {
-				fmt.Fprintf(&b, " (%s)", inert(l.Detail))
+				fmt.Fprintf(&b, " (%s)", word(l.Detail))
 			}
 			if l.DurationMs > 0 {
 				fmt.Fprintf(&b, " after %s, %d characters", time.Duration(l.DurationMs)*time.Millisecond, l.OutputUnits)
@@ -571,7 +620,7 @@ func newAgentName(env Env) *cobra.Command {
 				}
 				return print(cmd, env, struct {
 					Name string `json:"name"`
-				}{name}, func(w io.Writer) error { _, err := fmt.Fprintln(w, inert(name)); return err })
+				}{name}, func(w io.Writer) error { _, err := fmt.Fprintln(w, word(name)); return err })
 			})
 		},
 	})

@@ -46,6 +46,11 @@ func Run(ctx context.Context, env Env, args []string) int {
 	root := newRoot(env)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		// Whoever stopped it knows why.
+		fmt.Fprintln(env.Err, "Stopped.")
+		return stopped
+	}
 	if err != nil {
 		text := refusal.Terminal(err)
 		// The system's own words for an error number are no input and no secret,
@@ -61,6 +66,9 @@ func Run(ctx context.Context, env Env, args []string) int {
 	}
 	return refusal.ExitCode(err)
 }
+
+// stopped is the exit code of a command that was interrupted, as shells have it.
+const stopped = 130
 
 // asksForJSON looks at the words themselves, since an error may come before the
 // flags are read.
@@ -127,9 +135,10 @@ func print(cmd *cobra.Command, env Env, v any, text func(io.Writer) error) error
 	if asJSON, err := cmd.Flags().GetBool("json"); err != nil || !asJSON {
 		return text(env.Out)
 	}
-	if err := json.MarshalWrite(env.Out, v, jsontext.WithIndent("  ")); err != nil {
+	b, err := json.Marshal(v, jsontext.WithIndent("  "))
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(env.Out)
+	_, err = fmt.Fprintf(env.Out, "%s\n", inertJSON(b))
 	return err
 }

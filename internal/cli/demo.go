@@ -103,12 +103,25 @@ func writeDemo(w io.Writer, d compose.Demo) error {
 // stands around it (MUST OUTPUT_INERT).
 func inert(text string) string {
 	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+		if r != '\n' && r != '\t' && drivesTerminal(r) {
 			return '\ufffd'
 		}
 		return r
 	}, text)
 }
+
+// inertJSON is a JSON text that means the same and has escapes for what a
+// terminal could act on. JSON itself asks for them below the space only.
+func inertJSON(text []byte) []byte {
+	b := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r > '~' && drivesTerminal(r) {
+			b = fmt.Appendf(b, `\u%04x`, r) // each of them is in the first plane
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return b
+}
+
+func drivesTerminal(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -336,10 +336,12 @@ func (d *device) start() {
 	d.machine = lane.New(lane.Config{
 		Runner: d.link.RunnerID(), Owner: d.owner, Sites: map[ai.KeyID]key.Site{id: d.site}, Concurrency: 2, Paused: d.paused,
 	}, rand.New(rand.NewPCG(d.w.rand.Uint64(), 1)), time.Now())
+	var restored lane.Restored
 	for _, lease := range slices.Sorted(maps.Keys(d.kept)) {
 		q := d.kept[lease]
-		d.step(lane.Restored{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
+		restored.Results = append(restored.Results, lane.Kept{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
 	}
+	d.step(restored)
 	d.step(lane.Offered{Offers: d.offers()})
 }
 

@@ -48,6 +48,9 @@ type Agent struct {
 	shelf   *shelf
 	ingress *ingress.Log
 
+	// change is held over adopting and forgetting, which end a lane and wait.
+	change sync.Mutex
+
 	mu    sync.Mutex
 	lanes map[string]*running // by server
 	// run starts a lane; nil while the agent does not run.
@@ -107,13 +110,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	if len(pairings) == 0 {
 		return ErrNoPairings
 	}
+	var boxes []string
+	for _, p := range pairings {
+		boxes = append(boxes, outbox.Name(p.Server, p.RunnerID))
+	}
+	if err := outbox.Sweep(a.home.Outbox(), boxes); err != nil {
+		a.log.Error("results of pairings that are no more were not removed", "error", refusal.From(err))
+	}
 	var lanes, tending sync.WaitGroup
 	a.mu.Lock()
 	a.run = func(p home.Pairing) error { return a.start(ctx, &lanes, p) }
 	for _, p := range pairings {
 		if err := a.run(p); err != nil {
 			a.log.Error("a server is not served", "server", p.Server, "error", refusal.From(err))
+			continue
 		}
+		a.log.Info("working", "server", p.Server, "owner", p.Owner)
 	}
 	a.mu.Unlock()
 	a.shelf.mu.Lock()
@@ -186,9 +198,20 @@ func (a *Agent) end(server string) {
 // Adopt records a pairing and, if the agent runs, begins to work for it. It
 // takes the place of an earlier pairing with the same server.
 func (a *Agent) Adopt(p home.Pairing) error {
-	a.end(p.Server)
-	if err := a.home.Pair(p); err != nil {
+	a.change.Lock()
+	defer a.change.Unlock()
+	before, err := a.home.Pairings()
+	if err != nil {
 		return err
+	}
+	if err := a.home.Pair(p); err != nil {
+		return err // and the old pairing works on
+	}
+	a.end(p.Server)
+	for _, old := range before {
+		if old.Server == p.Server && old.RunnerID != p.RunnerID {
+			a.clear(old)
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,16 +227,27 @@ func (a *Agent) Forget(server string) error {
 	if s, err := client.ParseServer(server); err == nil {
 		server = s.String()
 	}
-	a.end(server)
+	a.change.Lock()
+	defer a.change.Unlock()
 	p, err := a.home.Forget(server)
 	if err != nil {
-		return err
+		return err // and it works on
 	}
+	a.end(server)
+	a.clear(p)
+	return nil
+}
+
+// clear removes what was kept for a pairing that is no more. What stays is swept
+// at the next start.
+func (a *Agent) clear(p home.Pairing) {
 	box, err := outbox.Open(a.home.Outbox(), p.Server, p.RunnerID)
-	if err != nil {
-		return err
+	if err == nil {
+		err = box.Clear()
 	}
-	return box.Clear()
+	if err != nil {
+		a.log.Error("what was kept for a pairing that is no more was not removed", "server", p.Server, "error", refusal.From(err))
+	}
 }
 
 // Pause takes no new work from now on, also after a restart. With release, work
@@ -224,11 +258,18 @@ func (a *Agent) Pause(release bool) error { return a.setPaused(true, release) }
 func (a *Agent) Resume() error { return a.setPaused(false, false) }
 
 func (a *Agent) setPaused(on, release bool) error {
-	if err := a.home.SetPaused(on); err != nil {
-		return err
+	// Who pauses wants that at once, also where it cannot be recorded.
+	record := func() error { return a.home.SetPaused(on) }
+	if !on {
+		if err := record(); err != nil {
+			return err
+		}
 	}
 	for _, r := range a.all() {
 		r.driver.tell(lane.Paused{On: on, Release: release})
+	}
+	if on {
+		return record()
 	}
 	return nil
 }
@@ -246,7 +287,7 @@ func (a *Agent) LookOnce(ctx context.Context) {
 	running := a.run != nil
 	a.mu.Unlock()
 	if !running {
-		a.shelf.look(ctx)
+		a.shelf.lookOnce(ctx)
 	}
 }
 
@@ -254,7 +295,7 @@ func (a *Agent) LookOnce(ctx context.Context) {
 // returns the first failure, or [ErrNoModel].
 func (a *Agent) Prove(ctx context.Context) error {
 	err := a.shelf.proveAll(ctx)
-	a.shelf.look(ctx)
+	a.shelf.lookOnce(ctx)
 	return err
 }
 

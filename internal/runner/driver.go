@@ -2,8 +2,11 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,9 +57,8 @@ type driver struct {
 // laneStatus is what is shown of a lane.
 type laneStatus struct {
 	lane.Status
-	answered time.Time
-	last     lane.Note // the last that says something about the server
-	revoked  bool
+	last    lane.Note // the last that says something about the server
+	revoked bool
 }
 
 // run steps the lane until it ends: some time after ctx does, or when the server
@@ -75,9 +77,11 @@ func (d *driver) run(ctx context.Context) (revoked bool) {
 	if err != nil {
 		d.log.Error("a kept result was lost", "error", refusal.From(err))
 	}
+	var restored lane.Restored
 	for _, q := range kept {
-		d.step(life, lane.Restored{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
+		restored.Results = append(restored.Results, lane.Kept{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
 	}
+	d.step(life, restored)
 	stop := ctx.Done()
 	for {
 		var e lane.Event
@@ -125,9 +129,6 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.status.Status, d.status.revoked = d.machine.Status(), revoked
-	if _, ok := e.(lane.BeatDone); ok && d.status.Reachable {
-		d.status.answered = d.clock()
-	}
 	return ended, revoked
 }
 
@@ -200,24 +201,48 @@ func renew(life context.Context, quit *context.CancelFunc) context.Context {
 
 func (d *driver) send(life context.Context, g ai.Grant) lane.Event {
 	q, err := d.box.Get(g.LeaseID)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, outbox.ErrDamaged):
 		// It cannot be handed in any more, so the lane must not try again.
 		d.log.Error("a kept result was lost", "job", g.JobID, "error", refusal.From(err))
 		return lane.SendDone{Lease: g.LeaseID, Err: outbox.ErrDamaged}
+	case err != nil:
+		d.log.Error("a kept result cannot be read now", "job", g.JobID, "error", refusal.From(err))
+		return lane.SendDone{Lease: g.LeaseID, Err: client.ErrUnreachable.Because(err)}
 	}
 	answer, err := d.device.Result(life, q)
 	killpoint.At(killpoint.AgentResultSent)
+	if errors.Is(err, ai.ErrBadRequest) && !errors.Is(err, client.ErrAnswer) && len(q.Envelope.Ciphertext) > stockSealed && q.Disposition == ai.DispositionOK {
+		// Servers of others take 8 MiB only. Told so, the app can ask for less.
+		if d.tooLarge(q) == nil {
+			return d.send(life, g)
+		}
+	}
 	return lane.SendDone{Lease: g.LeaseID, Answer: answer, Err: err}
 }
+
+// stockSealed is a length from which a sealed result may be too long for servers
+// that take 8 MiB, in characters.
+const stockSealed = 7 << 20
+
+// cut shortens a server's text for the log, which it must not fill.
+func cut(text string) string {
+	if len(text) <= maxLogged {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLogged], "") + "…"
+}
+
+const maxLogged = 256
 
 // note logs what happened, for the owner.
 func (d *driver) note(n lane.Note) {
 	args := []any{}
 	if n.Stub != nil {
-		args = append(args, "job", n.Stub.ID, "lease", n.Stub.Lease.ID)
+		args = append(args, "job", cut(string(n.Stub.ID)), "lease", cut(string(n.Stub.Lease.ID)))
 	}
 	if n.Site != "" {
-		args = append(args, "site", n.Site)
+		args = append(args, "site", cut(string(n.Site)))
 	}
 	if n.Err != nil {
 		args = append(args, "error", refusal.From(n.Err))
@@ -233,8 +258,8 @@ func (d *driver) note(n lane.Note) {
 	d.log.Log(context.Background(), level, string(n.What), args...)
 	if n.What == lane.NoteRefused {
 		err := d.ingress.Write(ingress.Line{
-			Type: ingress.TypeOutcome, At: d.clock(), Server: d.server, JobID: n.Stub.ID, Site: n.Stub.Site, Kind: n.Stub.Kind,
-			Audience: n.Stub.Audience, Owner: n.Stub.Owner, Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(),
+			Type: ingress.TypeOutcome, At: d.clock(), Server: d.server, JobID: ai.JobID(cut(string(n.Stub.ID))), Site: ai.KeyID(cut(string(n.Stub.Site))), Kind: n.Stub.Kind,
+			Audience: n.Stub.Audience, Owner: ai.Owner(cut(string(n.Stub.Owner))), Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(),
 		})
 		if err != nil {
 			d.log.Error("a refusal was not logged", "job", n.Stub.ID, "error", refusal.From(err))

@@ -8,11 +8,13 @@ import (
 	"os/user"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
@@ -36,7 +38,7 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The model agent", Kinds: []*refusal.Kind{
-	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrModelGone, ErrPast, ErrUnsignedReach,
+	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrPast, ErrUnsignedReach,
 	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrSites,
 }}
 
@@ -86,6 +88,9 @@ func DefaultName() string {
 	return name
 }
 
+// maxSites bounds how many sites one pairing covers.
+const maxSites = 256
+
 // longestPairing bounds how long a pairing is waited for.
 const longestPairing = time.Hour
 
@@ -106,11 +111,15 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 	if err != nil {
 		return home.Pairing{}, err
 	}
-	if err := sameOrigin(started.VerificationURL, p); err != nil {
+	page, err := pageOf(started.VerificationURL, p)
+	if err != nil {
 		return home.Pairing{}, err
 	}
+	if !plainCode(started.UserCode) {
+		return home.Pairing{}, client.ErrAnswer.With("Its code is not made of letters and digits.")
+	}
 	left := started.ExpiresAt.Time().Sub(p.Clock())
-	p.Show(Code{URL: started.VerificationURL, Code: started.UserCode, Fingerprint: p.Keys.Identity().Fingerprint(), For: left})
+	p.Show(Code{URL: page.URL, Code: started.UserCode, Fingerprint: p.Keys.Identity().Fingerprint(), For: left})
 	// The server's clock says when the code ends; ours only bounds the wait.
 	ctx, cancel := context.WithTimeout(ctx, min(max(left, time.Minute)+time.Minute, longestPairing))
 	defer cancel()
@@ -119,6 +128,9 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 		return home.Pairing{}, err
 	}
 	killpoint.At(killpoint.AgentPaired)
+	if max(ai.TextUnits(string(approval.RunnerID)), ai.TextUnits(string(approval.Owner)), ai.TextUnits(approval.OwnerLabel)) > lane.MaxID || len(approval.Sites) > maxSites {
+		return home.Pairing{}, client.ErrAnswer.With("It names the person or the machine at more length than any honest site.")
+	}
 	sites := map[ai.KeyID]home.Site{}
 	for id, public := range approval.Sites {
 		site, err := public.Site()
@@ -136,17 +148,25 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 	}, nil
 }
 
-// sameOrigin refuses an approval page that is not the server's own, or the one
+// pageOf reads where a person approves. It is the server's own site, or the one
 // that the owner named.
-func sameOrigin(page string, p Pairing) error {
-	u, err := client.ParsePage(page)
+func pageOf(text string, p Pairing) (client.Page, error) {
+	page, err := client.ParsePage(text)
 	if err != nil {
-		return err
+		return client.Page{}, err
 	}
-	if u == p.Server.Origin() || p.Origin != (client.Server{}) && u == p.Origin.Origin() {
-		return nil
+	if page.SameSite(p.Server) || p.Origin != (client.Server{}) && page.SameSite(p.Origin) {
+		return page, nil
 	}
-	return ErrOtherOrigin.With("The site is " + p.Server.Origin() + ", and it sends you to " + u + ".")
+	return client.Page{}, ErrOtherOrigin.With("The site is " + p.Server.Origin() + ", and it sends you to " + page.Origin + ".")
+}
+
+// plainCode reports whether a code is one that a person can type, and cannot
+// write anything else on the screen that the fingerprint stands on.
+func plainCode(code string) bool {
+	return !strings.ContainsFunc(code, func(r rune) bool {
+		return !(r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z')
+	})
 }
 
 func poll(ctx context.Context, c *client.Client, started ai.PairStartResponse) (ai.PairApproval, error) {

@@ -27,6 +27,9 @@ var (
 	ErrKeyUnset = refusal.NewKind("api-key-unset", 400,
 		"The environment variable that should hold the backend's API key is not set.",
 		"Set it where the agent is started.")
+	ErrUnrouted = refusal.NewKind("backend-unrouted", 400,
+		"A backend that costs money is used only where a route names its model, and no route does.",
+		"Add it under routes in the configuration, with the model that jobs may use.")
 	ErrModelGone = refusal.NewKind("model-withdrawn", 409,
 		"The model that the job was taken on for is no longer offered.",
 		"See allod agent backends for what is offered now.")
@@ -38,6 +41,9 @@ const (
 	detectEvery = 30 * time.Second
 	listEvery   = time.Minute
 )
+
+// maxProofs bounds how many models of one backend are remembered.
+const maxProofs = 64
 
 // shelf holds the models the agent can use, and what is known of each.
 type shelf struct {
@@ -63,6 +69,8 @@ type stand struct {
 	models []string
 	listed time.Time
 	busy   int
+	// attended is set while one goroutine lists and proves.
+	attended bool
 	// proofs by model.
 	proofs map[string]*backend.Prober
 }
@@ -90,8 +98,10 @@ func newShelf(s settings.Settings, clock func() time.Time) *shelf {
 
 // tend keeps the models proved and the offers true until ctx ends.
 func (sh *shelf) tend(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
 	for {
-		sh.look(ctx)
+		sh.look(ctx, &all)
 		select {
 		case <-ctx.Done():
 			return
@@ -100,13 +110,52 @@ func (sh *shelf) tend(ctx context.Context) {
 	}
 }
 
-// look does once what tend does all the time.
-func (sh *shelf) look(ctx context.Context) {
+// lookOnce looks for models once, and waits for those that prove themselves.
+func (sh *shelf) lookOnce(ctx context.Context) {
+	var all sync.WaitGroup
+	sh.look(ctx, &all)
+	all.Wait()
+}
+
+// look finds backends and attends to each by itself, so that one that hangs
+// keeps no other waiting.
+func (sh *shelf) look(ctx context.Context, all *sync.WaitGroup) {
 	sh.detect(ctx)
-	sh.list(ctx)
-	for _, r := range sh.routes() {
-		sh.prove(ctx, r, false)
+	sh.mu.Lock()
+	stands := slices.Clone(sh.stands)
+	sh.mu.Unlock()
+	for _, st := range stands {
+		sh.mu.Lock()
+		begin := st.http != nil && !st.attended
+		st.attended = st.attended || begin
+		sh.mu.Unlock()
+		if begin {
+			all.Go(func() { sh.attend(ctx, st) })
+		}
 	}
+	sh.refresh(ctx)
+}
+
+// attend lists a backend's models if that is due, and has its routes prove
+// themselves that are.
+func (sh *shelf) attend(ctx context.Context, st *stand) {
+	defer func() {
+		sh.mu.Lock()
+		st.attended = false
+		sh.mu.Unlock()
+		sh.refresh(ctx)
+	}()
+	sh.list(ctx, st)
+	sh.refresh(ctx)
+	for _, r := range sh.candidates() {
+		if r.stand == st {
+			_ = sh.prove(ctx, r, false) // its state says how it went
+		}
+	}
+}
+
+// refresh works out what is offered now, and tells of a change.
+func (sh *shelf) refresh(ctx context.Context) {
 	sh.mu.Lock()
 	offers := sh.offered()
 	same := slices.Equal(offers, sh.offers)
@@ -149,23 +198,27 @@ func (sh *shelf) detect(ctx context.Context) {
 	}
 }
 
-// list asks the backends that need it for their models.
-func (sh *shelf) list(ctx context.Context) {
+// list asks a backend for its models where that is due: at first, and again
+// while none of its models is ready, since they may have been exchanged.
+func (sh *shelf) list(ctx context.Context, st *stand) {
 	sh.mu.Lock()
-	var ask []*stand
-	for _, st := range sh.stands {
-		if now := sh.clock(); st.http != nil && (st.listed.IsZero() || len(st.models) == 0 && now.Sub(st.listed) >= listEvery) {
-			st.listed = now
-			ask = append(ask, st)
-		}
+	now := sh.clock()
+	ready := false
+	for _, p := range st.proofs {
+		ready = ready || p.Offered(now)
+	}
+	due := st.listed.IsZero() || !ready && now.Sub(st.listed) >= listEvery
+	if due {
+		st.listed = now
 	}
 	sh.mu.Unlock()
-	for _, st := range ask {
-		if models, err := st.http.Models(ctx); err == nil {
-			sh.mu.Lock()
-			st.models = models
-			sh.mu.Unlock()
-		}
+	if !due {
+		return
+	}
+	if models, err := st.http.Models(ctx); err == nil {
+		sh.mu.Lock()
+		st.models = models
+		sh.mu.Unlock()
 	}
 }
 
@@ -177,33 +230,43 @@ type route struct {
 	proof *backend.Prober
 }
 
-// routes are where each kind of job goes: where the owner said, else to the
-// first backend that has a model.
-func (sh *shelf) routes() []route {
+// candidates are all routes that could be taken. The caller does not hold the
+// lock.
+func (sh *shelf) candidates() []route {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.routesLocked()
+	return sh.candidatesLocked()
 }
 
-func (sh *shelf) routesLocked() (routes []route) {
+// candidatesLocked are, for each kind, the route that the owner named; else one
+// for each free backend that has a model, in order. What costs money is used
+// only where a route names its model.
+func (sh *shelf) candidatesLocked() (routes []route) {
 	for _, kind := range ai.Kinds() {
 		wish, wished := sh.settings.Routes[kind]
-		var pick *route
 		for _, st := range sh.stands {
-			model := st.model()
-			if wished {
-				model = wish.Model
-			}
-			if st.http == nil || model == "" || wished && st.name != wish.Backend {
-				continue
-			}
-			r := route{kind, st, model, st.proof(model, sh.clock())}
-			if pick == nil || !pick.proof.Offered(sh.clock()) && r.proof.Offered(sh.clock()) {
-				pick = &r
+			switch {
+			case st.http == nil || wished && st.name != wish.Backend:
+			case wished:
+				routes = append(routes, route{kind, st, wish.Model, st.proof(wish.Model, sh.clock())})
+			case st.http.Cost() == wirebackend.Free && st.model() != "":
+				routes = append(routes, route{kind, st, st.model(), st.proof(st.model(), sh.clock())})
 			}
 		}
-		if pick != nil {
-			routes = append(routes, *pick)
+	}
+	return routes
+}
+
+// routesLocked are where each kind of job goes: the first candidate that is
+// offered, else the first.
+func (sh *shelf) routesLocked() (routes []route) {
+	for _, r := range sh.candidatesLocked() {
+		i := slices.IndexFunc(routes, func(have route) bool { return have.kind == r.kind })
+		switch {
+		case i < 0:
+			routes = append(routes, r)
+		case !routes[i].proof.Offered(sh.clock()) && r.proof.Offered(sh.clock()):
+			routes[i] = r
 		}
 	}
 	return routes
@@ -222,6 +285,9 @@ func (st *stand) model() string {
 
 func (st *stand) proof(model string, now time.Time) *backend.Prober {
 	if st.proofs[model] == nil {
+		if len(st.proofs) >= maxProofs {
+			clear(st.proofs)
+		}
 		st.proofs[model] = backend.NewProber(st.http.Cost(), now)
 	}
 	return st.proofs[model]
@@ -240,6 +306,7 @@ func (sh *shelf) prove(ctx context.Context, r route, asked bool) error {
 	sh.mu.Lock()
 	r.proof.Probed(sh.clock(), err)
 	sh.mu.Unlock()
+	sh.refresh(ctx)
 	return err
 }
 
@@ -306,7 +373,15 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 	case ai.Answer:
 		proof.Succeeded(sh.clock())
 	case ai.Failure:
-		proof.Failed(sh.clock(), end.Code)
+		// A job that a server does not take, as one that is too long, or that takes too
+		// long, says little about the next. Then a proof is asked.
+		switch {
+		case end.Code == backend.CodeUnreachable, end.Code == backend.CodeUnauthorized, end.Code == backend.CodeNoModel,
+			end.Code == backend.CodeBackend && end.Retryable:
+			proof.Failed(sh.clock(), end.Code)
+		case end.Code != backend.CodeTooLarge:
+			proof.Doubt()
+		}
 	}
 	return result, err
 }
@@ -338,7 +413,8 @@ func (sh *shelf) status() []BackendStatus {
 	defer sh.mu.Unlock()
 	now := sh.clock()
 	rows := []BackendStatus{}
-	routes := sh.routesLocked()
+	used := sh.routesLocked()
+	routes := sh.candidatesLocked()
 	for _, st := range sh.stands {
 		row := BackendStatus{Name: st.name, ID: st.id, Kinds: []ai.Kind{}, State: "unusable", Untested: !backend.Tested(st.id)}
 		if st.http == nil {
@@ -352,13 +428,19 @@ func (sh *shelf) status() []BackendStatus {
 			if r.stand != st {
 				continue
 			}
+			inUse := slices.ContainsFunc(used, func(u route) bool { return u.kind == r.kind && u.stand == st && u.model == r.model })
 			if i, ok := byModel[r.model]; ok {
-				rows[i].Kinds = append(rows[i].Kinds, r.kind)
+				if inUse {
+					rows[i].Kinds = append(rows[i].Kinds, r.kind)
+				}
 				continue
 			}
 			one := row
 			ready := r.proof.State(now)
-			one.Model, one.Kinds = r.model, []ai.Kind{r.kind}
+			one.Model = r.model
+			if inUse {
+				one.Kinds = []ai.Kind{r.kind}
+			}
 			one.State, one.Refusal = string(ready.State), ready.Refusal
 			one.AgeSeconds = int64(now.Sub(ready.At) / time.Second)
 			byModel[r.model] = len(rows)
@@ -366,7 +448,10 @@ func (sh *shelf) status() []BackendStatus {
 		}
 		if len(byModel) == 0 {
 			row.State = "unused"
-			if len(st.models) == 0 {
+			switch {
+			case row.Cost != wirebackend.Free && len(sh.settings.Routes) == 0:
+				row.Refusal = ErrUnrouted.Name()
+			case len(st.models) == 0:
 				row.State, row.Refusal = "failed", backend.ErrUnreachable.Name()
 			}
 			if st.locked {
@@ -381,14 +466,23 @@ func (sh *shelf) status() []BackendStatus {
 // proveAll has every route prove itself, as its owner asked, and returns the
 // first failure.
 func (sh *shelf) proveAll(ctx context.Context) error {
-	var first error
 	done := map[*backend.Prober]bool{}
-	for _, r := range sh.routes() {
-		if !done[r.proof] {
-			done[r.proof] = true
-			first = cmp.Or(first, sh.prove(ctx, r, true))
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	for _, r := range sh.candidates() {
+		if done[r.proof] {
+			continue
 		}
+		done[r.proof] = true
+		all.Go(func() {
+			err := sh.prove(ctx, r, true)
+			mu.Lock()
+			defer mu.Unlock()
+			first = cmp.Or(first, err)
+		})
 	}
+	all.Wait()
 	if len(done) == 0 {
 		return ErrNoModel
 	}

@@ -6,10 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
@@ -40,7 +44,8 @@ type ServerStatus struct {
 	OwnerLabel string   `json:"ownerLabel,omitzero"`
 	// Sites are the fingerprints that were approved here.
 	Sites []string `json:"sites"`
-	// State is serving, unreachable, nothing-to-serve, revoked or stopped.
+	// State is starting, serving, unreachable, nothing-to-serve, revoked or
+	// stopped.
 	State string `json:"state"`
 	// Refusal names why, where there is a reason.
 	Refusal string `json:"refusal,omitzero"`
@@ -94,13 +99,15 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	st := r.driver.status
 	r.driver.mu.Unlock()
 	row.JobsRunning, row.ResultsKept = st.Running, st.Kept
-	if !st.answered.IsZero() {
-		age := int64(a.config.Clock().Sub(st.answered) / time.Second)
+	if !st.Answered.IsZero() {
+		age := int64(a.config.Clock().Sub(st.Answered) / time.Second)
 		row.AnsweredSeconds = &age
 	}
 	switch {
 	case st.revoked:
 		row.State, row.Refusal = "revoked", ai.ErrRevoked.Name()
+	case !st.Asked:
+		row.State = "starting"
 	case !st.Reachable:
 		row.State = "unreachable"
 		if st.last.What == lane.NoteUnreachable {
@@ -118,9 +125,6 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 func problems(s Status) []string {
 	var out []string
 	add := func(text string) { out = append(out, text) }
-	if s.Root {
-		add("The agent runs as root and need not. Run it as an ordinary user; backends that are programs will refuse to start as root.")
-	}
 	if len(s.Servers) == 0 {
 		add("This machine is paired with no site. Pair it: allod connect URL.")
 	}
@@ -132,6 +136,10 @@ func problems(s Status) []string {
 	}
 	for _, r := range s.Servers {
 		switch r.State {
+		case "stopped":
+			if s.Running {
+				add(r.Server + " is not served, although the agent runs: its pairing could not be opened. Look in the agent's log, and start the agent again.")
+			}
 		case "revoked":
 			add(r.Server + " revoked this machine. Pair again if you want to go on: allod connect " + r.Server)
 		case "unreachable":
@@ -183,12 +191,18 @@ func Explain(detail string) *refusal.Kind {
 	if detail == "" {
 		return nil
 	}
-	for _, r := range []refusal.Registry{Kinds, lane.Kinds, match.Kinds, envelope.Kinds, ai.Refusals} {
+	for _, r := range []refusal.Registry{
+		Kinds, lane.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
+	} {
 		if k := r.Find(detail); k != nil {
 			return k
 		}
 	}
-	return backend.KindOf(detail)
+	switch detail {
+	case backend.CodeUnreachable, backend.CodeUnauthorized, backend.CodeNoModel, backend.CodeBackend, backend.CodeTimeout, backend.CodeTooLarge:
+		return backend.KindOf(detail)
+	}
+	return nil
 }
 
 // trimmed is a name for a machine that has none: user and host.

@@ -2,9 +2,10 @@ package runner
 
 import (
 	"context"
-	"crypto/rand"
+	random "crypto/rand"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -59,12 +60,14 @@ func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
 	case err != nil:
 		// This machine's own trouble, as a full disk, says nothing about the job.
 		log.Error("job given back", "error", refusal.From(err))
+		d.givenBack(line, refusal.From(err).Kind().Name())
 		done.End = lane.WorkDown
 		return done
 	}
 	if f, ok := result.Outcome.(ai.Failure); ok && f.Code == backend.CodeUnreachable && d.firstDown(w.Stub.ID) {
 		// Another device may have its model up, or this one in a moment. A job
 		// that takes the model down twice is reported.
+		d.givenBack(line, f.Code)
 		done.End = lane.WorkDown
 		return done
 	}
@@ -76,6 +79,14 @@ func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
 	killpoint.At(killpoint.AgentResultKept)
 	done.End = lane.WorkKept
 	return done
+}
+
+// givenBack logs that a job did not run here.
+func (d *driver) givenBack(line ingress.Line, why string) {
+	line.Type, line.At, line.Outcome, line.Detail = ingress.TypeOutcome, d.clock(), "given-back", why
+	if err := d.ingress.Write(line); err != nil {
+		d.log.Error("a job that was given back was not logged", "job", line.JobID, "error", refusal.From(err))
+	}
 }
 
 // judged reports whether an error is a verdict on the job: it must not run here,
@@ -139,21 +150,34 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 const (
 	firstFetch = 50 * time.Millisecond
 	lastFetch  = time.Second
+	// fetchTime is how long a payload is asked for.
+	fetchTime = 30 * time.Second
 )
 
-// fetch asks for the payload until it is there. The lane ends ctx with the
-// lease.
+// fetch asks for the payload until it is there, for half a minute. It returns
+// errGone where the server says that the job is not ours, or the server's error.
 func (d *driver) fetch(ctx context.Context, s ai.ClaimedStub) (ai.SealedEnvelope, error) {
+	end := d.clock().Add(fetchTime)
 	for wait := firstFetch; ; wait = min(wait*2, lastFetch) {
 		got, err := d.device.Fetch(ctx, ai.Grant{JobID: s.ID, LeaseID: s.Lease.ID})
 		if err == nil {
 			return got.Envelope, nil
 		}
 		again, after := client.Retry(err)
-		if ctx.Err() != nil || !again {
+		// Full jitter, so that devices that wait for one server do not ask at once.
+		wait := max(after, rand.N(wait)+1)
+		switch {
+		case ctx.Err() != nil:
 			return ai.SealedEnvelope{}, errGone
-		}
-		if !pause(ctx, max(wait, after)) {
+		case errors.Is(err, ai.ErrNotFound), errors.Is(err, ai.ErrTooLate), errors.Is(err, ai.ErrForbidden), errors.Is(err, ai.ErrRevoked):
+			d.log.Warn("a job was taken back before it was fetched", "job", s.ID, "error", refusal.From(err))
+			return ai.SealedEnvelope{}, errGone
+		case !again:
+			// A refusal of the request is none of the job.
+			return ai.SealedEnvelope{}, client.ErrAnswer.Because(err)
+		case d.clock().Add(wait).After(end):
+			return ai.SealedEnvelope{}, err
+		case !pause(ctx, wait):
 			return ai.SealedEnvelope{}, errGone
 		}
 	}
@@ -218,7 +242,7 @@ func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 		if err != nil {
 			return err
 		}
-		sealed, err := envelope.Seal(rand.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
+		sealed, err := envelope.Seal(random.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
 			JobID: w.Stub.ID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text),
 		})
 		if err != nil {
@@ -240,6 +264,28 @@ func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 		err = nil
 	}
 	return until, err
+}
+
+// tooLarge puts a failure in the place of a result that its server does not take.
+func (d *driver) tooLarge(q ai.ResultRequest) error {
+	id := q.Envelope.RecipientKeyID
+	site, ok := d.site(id)
+	if !ok {
+		return lane.ErrSite
+	}
+	failure := ai.Failure{Code: backend.CodeTooLarge, Message: backend.ErrOutputTooLarge.Meaning()}
+	text, err := protocol.Latest().Outcome.Write(ai.SealedOutcome{Outcome: failure, Ran: ai.RunMetadata{Model: "-", BackendClass: wirebackend.HTTP}})
+	if err != nil {
+		return err
+	}
+	sealed, err := envelope.Seal(random.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
+		JobID: q.Grant.JobID, Direction: ai.DirectionResult, DeadlineAt: q.Envelope.DeadlineAt, Plaintext: string(text),
+	})
+	if err != nil {
+		return err
+	}
+	q.Envelope, q.Disposition = sealed, failure.Disposition()
+	return d.box.Keep(q)
 }
 
 // promptText is a payload as a person reads it in the log.

@@ -60,6 +60,7 @@ type Prober struct {
 	jobs    int
 	ended   time.Time
 	probing bool
+	doubt   bool // a proof is wanted, whatever is known
 }
 
 // NewProber begins with a route that nothing is known of. Only a free backend is
@@ -83,6 +84,9 @@ func (p *Prober) Due(now time.Time) bool {
 }
 
 func (p *Prober) due() time.Time {
+	if p.doubt && p.state != Failed {
+		return p.at
+	}
 	switch p.state {
 	case Ready:
 		if p.ended.After(p.at) {
@@ -102,11 +106,13 @@ func (p *Prober) Probing() { p.probing = true }
 // for. One that was canceled, as for a job that came, tells nothing.
 func (p *Prober) Probed(now time.Time, err error) {
 	p.probing = false
-	switch {
-	case errors.Is(err, context.Canceled):
-	case err != nil:
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	p.doubt = false
+	if err != nil {
 		p.fail(now, refusal.From(err).Kind())
-	default:
+	} else {
 		p.Succeeded(now)
 	}
 }
@@ -125,8 +131,12 @@ func (p *Prober) Ended(now time.Time) {
 
 // Succeeded says that a job of this route got an answer, which proves it.
 func (p *Prober) Succeeded(now time.Time) {
-	p.state, p.at, p.refusal, p.next, p.retries = Ready, now, "", time.Time{}, 0
+	p.state, p.at, p.refusal, p.next, p.retries, p.doubt = Ready, now, "", time.Time{}, 0, false
 }
+
+// Doubt says that a job of this route failed in a way that may be the job's own.
+// The route stays what it is and is to prove itself.
+func (p *Prober) Doubt() { p.doubt = true }
 
 // Failed says that a job of this route failed with that code. An answer that
 // was too large tells nothing against the route. Failures of jobs that were

@@ -44,8 +44,18 @@ var Kinds = refusal.Registry{Title: "Speaking to a site", Kinds: []*refusal.Kind
 	ErrServerURL, ErrPlain, ErrUnreachable, ErrAnswer,
 }}
 
-// Timeout bounds one request, beyond the time the server was asked to hold it.
+// Timeout bounds one request, beyond the time the server was asked to hold it and
+// the time that sealed material takes on a slow line.
 const Timeout = 30 * time.Second
+
+// slowest is the slowest line on which sealed material is waited for, in bytes a
+// second.
+const slowest = 32 << 10
+
+// onTheWay is how long a message of that many bytes may take.
+func onTheWay(bytes int) time.Duration {
+	return time.Duration(max(0, bytes-ai.MaxBody)/slowest) * time.Second
+}
 
 // Server is where a site serves its devices. The zero value is nowhere. Values
 // compare with ==.
@@ -257,7 +267,7 @@ func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wa
 		return none, err
 	}
 	wait = max(wait, 0)
-	ctx, cancel := context.WithTimeout(ctx, Timeout+wait)
+	ctx, cancel := context.WithTimeout(ctx, Timeout+wait+onTheWay(len(body))+onTheWay(read.Limit()))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.Server.base+ai.PathPrefix+"/"+string(e), bytes.NewReader(body))
 	if err != nil {
@@ -336,6 +346,10 @@ func failed(r *http.Request, err error) error {
 	if errors.As(err, &certificate) {
 		return ErrAnswer.With("Its certificate is not good for this address.").Because(err)
 	}
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) {
+		return ErrUnreachable.With("What answers there speaks no TLS: perhaps the address begins with http, and not https.").Because(err)
+	}
 	return ErrUnreachable.Because(err)
 }
 
@@ -361,6 +375,15 @@ func (c *Client) refused(body []byte, status int) error {
 // Retry says whether the same request may succeed later, and how long the server
 // asked to wait; zero means that it did not say.
 func Retry(err error) (retry bool, after time.Duration) {
+	if err == nil {
+		return false, 0
+	}
+	// What answered in the site's place said nothing about the request, whatever
+	// stands in its cause.
+	switch refusal.From(err).Kind() {
+	case ErrUnreachable, ErrAnswer:
+		return true, 0
+	}
 	var e *ai.Error
 	if errors.As(err, &e) {
 		if e.RetryAfter != nil {
@@ -370,24 +393,50 @@ func Retry(err error) (retry bool, after time.Duration) {
 		case ai.ErrRateLimited, ai.ErrServer, ai.ErrNotReady, ai.ErrClockSkew:
 			return true, after
 		}
-		return false, 0
 	}
-	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrAnswer), 0
+	return false, 0
 }
 
 // maxRetryAfter bounds what a server can make us wait, in seconds.
 const maxRetryAfter = 3600
 
-// ParsePage returns the origin of a page that a server sends a person to. It
-// returns [ErrServerURL] for a text that is no web address.
-func ParsePage(text string) (origin string, err error) {
+// Page is a page that a server sends a person to.
+type Page struct {
+	// URL is its address in normal form, of printable ASCII.
+	URL string
+	// Origin is that of [Server.Origin].
+	Origin string
+}
+
+// SameSite reports whether the page belongs to a server: it has the same origin,
+// or both are this machine at one port, under whatever name.
+func (p Page) SameSite(s Server) bool {
+	return p.Origin == s.Origin() || loopback(p.Origin) != "" && loopback(p.Origin) == loopback(s.Origin())
+}
+
+// loopback is an origin on this machine with its host's name replaced, or "".
+func loopback(origin string) string {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return ""
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return ""
+	}
+	return u.Scheme + "://localhost:" + u.Port()
+}
+
+// ParsePage reads the address of a page. It returns [ErrServerURL] for a text
+// that is no web address.
+func ParsePage(text string) (p Page, err error) {
 	u, err := weburl.ParseWeb(text)
 	if err != nil {
-		return "", ErrServerURL
+		return Page{}, ErrServerURL
 	}
 	parts, err := url.Parse(u.String())
 	if err != nil || parts.User != nil || !sameHost(u, parts) {
-		return "", ErrServerURL
+		return Page{}, ErrServerURL
 	}
-	return u.Scheme() + "://" + parts.Host, nil
+	return Page{URL: u.String(), Origin: u.Scheme() + "://" + parts.Host}, nil
 }

@@ -116,8 +116,8 @@ func TestOrigin(t *testing.T) {
 			t.Errorf("%s: %s, %v", text, s.Origin(), err)
 		}
 		for _, page := range want.pages {
-			if got, err := ParsePage(page); err != nil || got != want.origin {
-				t.Errorf("%s: %s, %v, want %s", page, got, err, want.origin)
+			if got, err := ParsePage(page); err != nil || got.Origin != want.origin || !got.SameSite(s) {
+				t.Errorf("%s: %+v, %v, want %s", page, got, err, want.origin)
 			}
 		}
 	}
@@ -129,9 +129,36 @@ func TestOrigin(t *testing.T) {
 		"/pair": "", "": "", "app.example": "", "https://": "", "https://app.example:99999/": "", "https://" + strings.Repeat("a", 3000): "",
 	} {
 		got, err := ParsePage(page)
-		if got != want || (want == "") != errors.Is(err, ErrServerURL) {
+		if got.Origin != want || (want == "") != errors.Is(err, ErrServerURL) {
 			t.Errorf("%.80s: %q, %v, want %q", page, got, err, want)
 		}
+	}
+}
+
+// TestSameSite: this machine under its several names is one site at one port;
+// nothing else is.
+func TestSameSite(t *testing.T) {
+	for _, c := range []struct {
+		server, page string
+		want         bool
+	}{
+		{"http://localhost:8080", "http://127.0.0.1:8080/pair", true}, {"http://127.0.0.1:8080", "http://[::1]:8080/pair", true},
+		{"http://127.0.0.1:8080", "http://localhost:8081/pair", false}, {"http://127.0.0.1:8080", "https://localhost:8080/pair", false},
+		{"http://192.168.1.2:8080", "http://localhost:8080/pair", false}, {"http://localhost:8080", "http://localhost.evil.example:8080/", false},
+		{"https://app.example", "https://app.example/x", true}, {"https://app.example", "https://www.app.example/x", false},
+	} {
+		s, err := ParseServer(c.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := ParsePage(c.page)
+		if err != nil || page.SameSite(s) != c.want {
+			t.Errorf("%s and %s: %v, %v", c.server, c.page, !c.want, err)
+		}
+	}
+	page, err := ParsePage("https://app.example/pair\n\nIt must be this one:\n\x1b[31m")
+	if err == nil && strings.ContainsFunc(page.URL, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		t.Errorf("a page's address is shown as %q", page.URL)
 	}
 }
 
@@ -153,8 +180,9 @@ func FuzzParseServer(f *testing.F) {
 		if err != nil || again != s {
 			t.Fatalf("%q is %s, which is read as %v, %v", text, s, again, err)
 		}
-		origin, err := ParsePage(s.String())
-		if err != nil || origin != s.Origin() || !strings.HasPrefix(s.String(), origin) {
+		page, err := ParsePage(s.String())
+		origin := page.Origin
+		if err != nil || origin != s.Origin() || !page.SameSite(s) || !strings.HasPrefix(s.String(), origin) {
 			t.Fatalf("%q has the origin %s, but %s as a page: %v", text, s.Origin(), origin, err)
 		}
 		if strings.HasSuffix(s.String(), "/") || len(s.String()) > weburl.MaxURL {

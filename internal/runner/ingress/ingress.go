@@ -261,8 +261,6 @@ func readLine(in *bufio.Reader) (text []byte, whole bool, err error) {
 		part, err := in.ReadSlice('\n')
 		if whole = whole && len(text)+len(part) <= maxLine+1; whole { // with the line feed
 			text = append(text, part...)
-		} else {
-			text = nil
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue

@@ -31,8 +31,11 @@ type Paused struct{ On, Release bool }
 // Stop says that the device is about to stop. It is followed by [Ended].
 type Stop struct{}
 
-// Restored names a result that was kept by an earlier run of the program.
-type Restored struct {
+// Restored names the results that were kept by an earlier run of the program.
+type Restored struct{ Results []Kept }
+
+// Kept is one of them.
+type Kept struct {
 	Grant ai.Grant
 	Site  ai.KeyID
 	// Until is when the result stops being worth keeping.
@@ -160,6 +163,7 @@ const (
 	NoteAnswered    What = "answered"         // the server took a result
 	NoteNotAccepted What = "not-accepted"     // the server did not take a result
 	NoteReleased    What = "released"         // a job was given back
+	NoteShortLease  What = "lease-too-short"  // a job was given back since its lease is too short to work under
 	NoteSitePending What = "site-pending"     // a site is offered that was not approved here
 	NoteSiteChanged What = "site-key-changed" // an approved site shows another key
 	NoteSiteLeft    What = "site-withdrawn"   // an approved site is no longer offered

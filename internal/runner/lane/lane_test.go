@@ -421,25 +421,16 @@ func TestRestored(t *testing.T) {
 	b := newBench(t)
 	held, gone := ai.Grant{JobID: "job1", LeaseID: "lease1"}, ai.Grant{JobID: "job2", LeaseID: "lease2"}
 	until := ai.MillisOf(b.now.Add(24 * time.Hour))
-	got := b.step(lane.Restored{Grant: held, Site: b.id, Until: until})
-	got = append(got, b.step(lane.Restored{Grant: gone, Site: b.id, Until: until})...)
+	got := b.step(lane.Restored{Results: []lane.Kept{{Grant: held, Site: b.id, Until: until}, {Grant: gone, Site: b.id, Until: until}}})
 	if len(of[lane.Send](got)) > 0 {
 		t.Fatal("sent without asking")
 	}
+	// All are in the first heartbeat: a short lease leaves no time for a second.
 	beat := one[lane.Beat](b, got)
-	got = b.beatDone(beat.Seq, func(r *ai.HeartbeatResponse) {})
-	if len(of[lane.Send](got)) > 1 {
-		t.Fatal("a grant is sent that no heartbeat named")
+	if !slices.Equal(beat.Request.ActiveLeases, []ai.Grant{held, gone}) {
+		t.Errorf("the first heartbeat asks for %v", beat.Request.ActiveLeases)
 	}
-	for range 3 {
-		beats := of[lane.Beat](b.log)
-		last := beats[len(beats)-1]
-		if len(last.Request.ActiveLeases) == 2 {
-			got = append(got, b.beatDone(last.Seq, func(r *ai.HeartbeatResponse) { r.Lost = []ai.Grant{gone} })...)
-			break
-		}
-		got = append(got, b.wait(11*time.Second)...)
-	}
+	got = b.beatDone(beat.Seq, func(r *ai.HeartbeatResponse) { r.Lost = []ai.Grant{gone} })
 	var sent []ai.Grant
 	for _, s := range of[lane.Send](got) {
 		sent = append(sent, s.Grant)
@@ -539,6 +530,7 @@ func TestPause(t *testing.T) {
 	if b.m.Status().Running != 1 {
 		t.Error("work in flight is not finished")
 	}
+	b.step(lane.ReleaseDone{})
 	if got := b.wait(5 * time.Second); len(of[lane.Claim](got)) > 0 {
 		t.Error("claims while paused")
 	}
@@ -724,6 +716,7 @@ func TestDownDoesNotSpin(t *testing.T) {
 	if q := one[lane.Quit](b, got); !q.Claim || q.Beat || len(of[lane.Claim](got)) > 0 {
 		t.Errorf("%s", names(got))
 	}
+	b.step(lane.ReleaseDone{})
 	if got := b.grant(held.Seq, b.stub(2)); len(of[lane.Work](got)) > 0 || one[lane.Release](b, got).Reason != ai.ReleaseShutdown {
 		t.Errorf("a claim that was given up: %s", names(got))
 	}
@@ -732,6 +725,109 @@ func TestDownDoesNotSpin(t *testing.T) {
 	}
 	if got := b.wait(4 * time.Second); len(of[lane.Claim](got)) != 1 {
 		t.Errorf("does not ask again: %s", names(got))
+	}
+}
+
+// TestGreedyGrants: a server that grants more than was asked for, under leases
+// that nobody can work under, or the same lease again, gets no work done and is
+// asked less and less. One request at a time gives back.
+func TestGreedyGrants(t *testing.T) {
+	b := newBench(t)
+	claim := b.ready()
+	var many []ai.ClaimedStub
+	for i := range 100 {
+		many = append(many, b.stub(i))
+	}
+	got := b.grant(claim.Seq, many...)
+	if len(of[lane.Work](got)) != 2 {
+		t.Errorf("works on %d jobs", len(of[lane.Work](got)))
+	}
+	if r := one[lane.Release](b, got); r.Reason != ai.ReleaseShutdown || len(r.Grants) != ai.MaxClaim {
+		t.Errorf("releases %d", len(r.Grants))
+	}
+	if got := b.wait(time.Second); len(of[lane.Release](got)) > 0 {
+		t.Error("two releases are under way")
+	}
+	if r := one[lane.Release](b, b.step(lane.ReleaseDone{})); len(r.Grants) != 98-ai.MaxClaim {
+		t.Errorf("releases %d", len(r.Grants))
+	}
+
+	for name, c := range map[string]struct {
+		leaseMs int64
+		stub    func(n int) ai.ClaimedStub
+	}{
+		"1 ms":              {1, func(n int) ai.ClaimedStub { return b.stub(n) }},
+		"0 ms":              {0, func(n int) ai.ClaimedStub { return b.stub(n) }},
+		"less than nothing": {-5, func(n int) ai.ClaimedStub { return b.stub(n) }},
+		"another's":         {60_000, func(n int) ai.ClaimedStub { return b.stub(n, func(s *ai.ClaimedStub) { s.Owner = "bob" }) }},
+		"the same again":    {60_000, func(int) ai.ClaimedStub { return b.stub(7) }},
+		"a long id": {60_000, func(n int) ai.ClaimedStub {
+			return b.stub(n, func(s *ai.ClaimedStub) { s.ID = ai.JobID(strings.Repeat("x", lane.MaxID+1)) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			claim := b.ready()
+			b.grant(claim.Seq, b.stub(7))
+			b.step(lane.WorkDone{Lease: "lease7", End: lane.WorkGone})
+			claims, worked := 0, 0
+			claimed := of[lane.Claim](b.log)
+			next := claimed[len(claimed)-1]
+			for end := b.now.Add(10 * time.Minute); b.now.Before(end); {
+				claims++
+				got := b.step(lane.ClaimDone{Seq: next.Seq, Answer: ai.ClaimResponse{Jobs: []ai.ClaimedStub{c.stub(1000 + claims)}, LeaseMs: c.leaseMs}})
+				worked += len(of[lane.Work](got))
+				for len(of[lane.Claim](got)) == 0 {
+					b.step(lane.ReleaseDone{})
+					got = b.wait(time.Second)
+					for _, beat := range of[lane.Beat](got) {
+						got = append(got, b.beatDone(beat.Seq)...)
+					}
+				}
+				next = of[lane.Claim](got)[0]
+			}
+			if worked > 0 || claims > 60 {
+				t.Errorf("%d claims in ten minutes, %d jobs worked on", claims, worked)
+			}
+		})
+	}
+}
+
+// TestEndlessLease: a lease of all time is one of a day at most, and no overflow.
+func TestEndlessLease(t *testing.T) {
+	for _, ms := range []int64{9223372036855, 18446744073710, 1<<53 - 1} {
+		b := newBench(t)
+		claim := b.ready()
+		s := b.stub(1, func(s *ai.ClaimedStub) { s.Lease.ExpiresAt = 1<<53 - 1 })
+		got := b.step(lane.ClaimDone{Seq: claim.Seq, Answer: ai.ClaimResponse{Jobs: []ai.ClaimedStub{s}, LeaseMs: ms}})
+		if len(of[lane.Work](got)) != 1 || b.m.Status().Running != 1 {
+			t.Errorf("%d ms: %s", ms, names(got))
+		}
+		b.now = b.now.Add(25 * time.Hour)
+		if got := b.step(lane.Tick{}); len(of[lane.Abort](got)) != 1 {
+			t.Errorf("%d ms: works on after a day without renewal", ms)
+		}
+	}
+}
+
+// TestManySites: what a server says of sites is bounded, told once, and forgotten
+// when it says so no more.
+func TestManySites(t *testing.T) {
+	b := newBench(t)
+	beat := one[lane.Beat](b, b.step(lane.Tick{}))
+	notes := 0
+	for round := range 5 {
+		sites := map[ai.KeyID]ai.PublicIdentity{}
+		for i := range 3000 {
+			sites[ai.KeyID(fmt.Sprint("site", round, i))] = ai.PublicIdentity{}
+		}
+		got := b.beatDone(beat.Seq, func(r *ai.HeartbeatResponse) { r.Sites = sites })
+		notes += len(of[lane.Note](got))
+		beats := of[lane.Beat](b.wait(12 * time.Second))
+		beat = beats[len(beats)-1]
+	}
+	if notes > 5*65 {
+		t.Errorf("%d notes", notes)
 	}
 }
 

@@ -27,8 +27,19 @@ const (
 	// before jitter.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = time.Minute
+	// shortest and longest are the leases that are believed. Under a shorter one
+	// there is no time to work, and only time to be kept busy.
+	shortest = time.Second
+	longest  = 24 * time.Hour
 	// guessedLease stands for the lease length until a claim has told it.
 	guessedLease = 5 * time.Second
+)
+
+// Bounds of what a server can make a machine remember.
+const (
+	maxTold = 64   // sites that the owner was told about
+	maxPast = 1024 // leases that ended
+	maxBack = 1024 // grants to give back
 )
 
 // MaxConcurrency bounds how many jobs a device runs at once for one server.
@@ -63,9 +74,12 @@ type Machine struct {
 	timed       bool          // offset is known
 
 	reachable, asked bool
+	answered         time.Time
 	noSites          bool
 	told             map[ai.KeyID]What // what the owner was told about a site
-	releasing        int
+	back             []giveBack        // grants to give back
+	releasing        bool
+	past             map[ai.LeaseID]bool // leases that ended, which are not worked under again
 	stopping, ended  bool
 	stopBy           time.Time
 
@@ -82,6 +96,13 @@ type request struct {
 	// next is when the next is wanted; zero means not by itself.
 	next  time.Time
 	fails int
+	max   int // jobs that a claim asks for
+}
+
+// giveBack is one grant that is to be given back.
+type giveBack struct {
+	grant  ai.Grant
+	reason ai.ReleaseReason
 }
 
 // job is one grant that the machine works under.
@@ -105,7 +126,7 @@ func (j *job) grant() ai.Grant { return ai.Grant{JobID: j.stub.ID, LeaseID: j.st
 // once.
 func New(c Config, rand *rand.Rand, now time.Time) *Machine {
 	m := &Machine{
-		c: c, rand: rand, served: map[ai.KeyID]bool{}, jobs: map[ai.LeaseID]*job{}, told: map[ai.KeyID]What{},
+		c: c, rand: rand, served: map[ai.KeyID]bool{}, jobs: map[ai.LeaseID]*job{}, told: map[ai.KeyID]What{}, past: map[ai.LeaseID]bool{},
 	}
 	m.beat.next, m.claim.next = now, now
 	return m
@@ -133,11 +154,15 @@ type Status struct {
 	Serving []ai.KeyID
 	// Running and Kept count jobs in work and results not handed in yet.
 	Running, Kept int
+	// Answered is when a heartbeat was last answered; zero means not yet.
+	Answered time.Time
+	// Asked is whether a heartbeat was answered or failed yet.
+	Asked bool
 }
 
 // Status describes the machine.
 func (m *Machine) Status() Status {
-	s := Status{Reachable: m.reachable, Serving: slices.Sorted(maps.Keys(m.served))}
+	s := Status{Reachable: m.reachable, Answered: m.answered, Asked: m.asked, Serving: slices.Sorted(maps.Keys(m.served))}
 	for _, j := range m.jobs {
 		if j.done {
 			s.Kept++
@@ -164,6 +189,10 @@ func (m *Machine) each(visit func(j *job)) {
 // end forgets a job. What was kept of it is removed.
 func (m *Machine) end(j *job) {
 	delete(m.jobs, j.stub.Lease.ID)
+	if len(m.past) >= maxPast {
+		clear(m.past)
+	}
+	m.past[j.stub.Lease.ID] = true
 	if j.done {
 		m.do(Drop{j.grant()})
 	}
@@ -177,17 +206,35 @@ func (m *Machine) stop(j *job) {
 	m.end(j)
 }
 
+// release has grants given back. One request at a time does that.
 func (m *Machine) release(reason ai.ReleaseReason, jobs ...*job) {
-	if len(jobs) == 0 {
+	for i, j := range jobs {
+		if len(m.back) == maxBack {
+			return // the rest will lapse
+		}
+		if i < MaxConcurrency {
+			m.note(NoteReleased, j, nil)
+		}
+		m.back = append(m.back, giveBack{j.grant(), reason})
+	}
+}
+
+// planRelease gives back what has the same reason as the first that waits.
+func (m *Machine) planRelease() {
+	if m.releasing || len(m.back) == 0 {
 		return
 	}
-	var grants []ai.Grant
-	for _, j := range jobs {
-		grants = append(grants, j.grant())
-		m.note(NoteReleased, j, nil)
+	r := Release{Reason: m.back[0].reason}
+	rest := m.back[:0:0]
+	for _, b := range m.back {
+		if b.reason == r.Reason && len(r.Grants) < ai.MaxClaim {
+			r.Grants = append(r.Grants, b.grant)
+		} else {
+			rest = append(rest, b)
+		}
 	}
-	m.releasing++
-	m.do(Release{grants, reason})
+	m.back, m.releasing = rest, true
+	m.do(r)
 }
 
 // lapse stops the work whose lease has run out by this machine's own clock, and
@@ -207,6 +254,7 @@ func (m *Machine) lapse() {
 
 // plan sends what is due and says when to look again.
 func (m *Machine) plan() {
+	m.planRelease()
 	if m.stopping {
 		m.planStop()
 	} else {
@@ -306,14 +354,14 @@ func (m *Machine) planClaim() {
 		return
 	}
 	m.seq++
-	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails}
+	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free()}
 	m.do(Claim{Seq: c.seq, Wait: c.wait, Request: ai.ClaimRequest{
 		RunnerID: m.c.Runner, Capabilities: m.capabilities(), Max: int64(m.free()),
 	}})
 }
 
 func (m *Machine) planStop() {
-	pending := m.releasing > 0
+	pending := m.releasing || len(m.back) > 0
 	for _, j := range m.jobs {
 		pending = pending || j.sending || m.now.Before(j.heldUntil)
 	}
@@ -407,10 +455,12 @@ func (Stop) apply(m *Machine) {
 }
 
 func (e Restored) apply(m *Machine) {
-	// Whether the lease is still held is asked by the first heartbeat.
-	m.jobs[e.Grant.LeaseID] = &job{
-		stub: ai.ClaimedStub{Stub: ai.Stub{ID: e.Grant.JobID, Site: e.Site}, Lease: ai.Lease{ID: e.Grant.LeaseID, RunnerID: m.c.Runner}},
-		done: true, until: e.Until,
+	// Whether the leases are still held is asked by the first heartbeat.
+	for _, k := range e.Results {
+		m.jobs[k.Grant.LeaseID] = &job{
+			stub: ai.ClaimedStub{Stub: ai.Stub{ID: k.Grant.JobID, Site: k.Site}, Lease: ai.Lease{ID: k.Grant.LeaseID, RunnerID: m.c.Runner}},
+			done: true, until: k.Until,
+		}
 	}
 }
 
@@ -451,7 +501,7 @@ func (e BeatDone) apply(m *Machine) {
 	if !m.reachable && m.asked {
 		m.do(Note{What: NoteReachable})
 	}
-	m.reachable, m.asked = true, true
+	m.reachable, m.asked, m.answered = true, true, m.now
 	m.offset, m.timed = e.Answer.ServerTime.Time().Sub(m.now), true
 	m.sites(e.Answer.Sites)
 	m.renewed(sent, e.Answer)
@@ -512,6 +562,11 @@ func (m *Machine) sites(offered map[ai.KeyID]ai.PublicIdentity) {
 			back = append(back, j)
 		}
 	})
+	for id := range m.told {
+		if _, still := offered[id]; !still {
+			delete(m.told, id)
+		}
+	}
 	for id := range m.c.Sites {
 		if m.served[id] && !served[id] {
 			m.tell(id, NoteSiteLeft, nil)
@@ -531,7 +586,7 @@ func (m *Machine) sites(offered map[ai.KeyID]ai.PublicIdentity) {
 
 // tell tells the owner something about a site, once.
 func (m *Machine) tell(id ai.KeyID, what What, err error) {
-	if m.told[id] != what {
+	if m.told[id] != what && len(m.told) < maxTold {
 		m.told[id] = what
 		m.do(Note{What: what, Site: id, Err: err})
 	}
@@ -560,36 +615,52 @@ func (e ClaimDone) apply(m *Machine) {
 		m.want(c.next)
 		return
 	}
-	c.fails = 0
-	c.next = m.now
-	if len(e.Answer.Jobs) == 0 && !held {
+	// Longer than longest is cut before it is multiplied.
+	m.lease = time.Duration(min(max(e.Answer.LeaseMs, 0), longest.Milliseconds())) * time.Millisecond
+	taken := m.take(e.Answer.Jobs, c.max)
+	switch {
+	case taken > 0 || len(e.Answer.Jobs) == 0 && held:
+		c.fails, c.next = 0, m.now
+	case len(e.Answer.Jobs) == 0:
 		// A server that does not hold requests is asked once per heartbeat.
-		c.next = m.now.Add(m.interval())
+		c.fails, c.next = 0, m.now.Add(m.interval())
+	default:
+		// A server that grants what cannot be taken is asked less and less.
+		c.next = m.now.Add(m.retry(c.fails, nil))
+		c.fails++
 	}
-	m.lease = time.Duration(e.Answer.LeaseMs) * time.Millisecond
-	var refused []*job
-	for _, s := range e.Answer.Jobs {
-		if m.jobs[s.Lease.ID] != nil {
+}
+
+// take takes on what may run here of at most most grants, and gives the others
+// back.
+func (m *Machine) take(grants []ai.ClaimedStub, most int) (taken int) {
+	var refused, surplus []*job
+	for i, s := range grants {
+		if m.jobs[s.Lease.ID] != nil || m.past[s.Lease.ID] {
 			continue
 		}
 		j := &job{stub: s, heldUntil: m.until(s.Lease)}
-		offer, err := m.Admit(s)
-		if err == nil && len(m.jobs) >= m.c.Concurrency {
-			// More than was asked for; what is not wanted now goes back.
-			m.release(ai.ReleaseShutdown, j)
-			continue
-		}
-		if err != nil {
+		switch offer, err := m.Admit(s); {
+		case i >= most || len(m.jobs) >= m.c.Concurrency:
+			// More than was asked for, or than is wanted now.
+			surplus = append(surplus, j)
+		case err != nil:
 			m.note(NoteRefused, j, err)
 			refused = append(refused, j)
-			continue
+		case m.lease < shortest:
+			m.note(NoteShortLease, j, nil)
+			surplus = append(surplus, j)
+		default:
+			m.jobs[s.Lease.ID] = j
+			m.note(NoteGranted, j, nil)
+			m.do(Work{Stub: s, Offer: offer})
+			m.want(m.now.Add(cover))
+			taken++
 		}
-		m.jobs[s.Lease.ID] = j
-		m.note(NoteGranted, j, nil)
-		m.do(Work{Stub: s, Offer: offer})
-		m.want(m.now.Add(cover))
 	}
+	m.release(ai.ReleaseShutdown, surplus...)
 	m.release(ai.ReleaseRefused, refused...)
+	return taken
 }
 
 // until is how long a lease that was just granted is held at least: its length
@@ -665,4 +736,4 @@ func (e SendDone) apply(m *Machine) {
 	m.claim.soon(m.now)
 }
 
-func (e ReleaseDone) apply(m *Machine) { m.releasing = max(0, m.releasing-1) }
+func (e ReleaseDone) apply(m *Machine) { m.releasing = false }

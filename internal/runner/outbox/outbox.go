@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -63,11 +64,35 @@ type held struct {
 // from server and runner, which say which pairing is meant. It returns
 // datadir.ErrData.
 func Open(dir, server string, runner ai.RunnerID) (*Box, error) {
-	b := &Box{dir: filepath.Join(dir, name(server+"\n"+string(runner))), memory: map[ai.LeaseID]held{}}
+	b := &Box{dir: filepath.Join(dir, Name(server, runner)), memory: map[ai.LeaseID]held{}}
 	if err := datadir.Prepare(b.dir); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// Name is the name of a pairing's folder.
+func Name(server string, runner ai.RunnerID) string { return name(server + "\n" + string(runner)) }
+
+// Sweep removes the boxes below dir that have none of these names. It returns
+// datadir.ErrRead and datadir.ErrWrite.
+func Sweep(dir string, keep []string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return datadir.ErrRead.Because(err)
+	}
+	for _, e := range entries {
+		if slices.Contains(keep, e.Name()) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return datadir.ErrWrite.Because(err)
+		}
+	}
+	return nil
 }
 
 // name makes a file name of a text from outside.
