@@ -48,6 +48,7 @@ type driver struct {
 
 	// Of the goroutine that steps.
 	machine   *lane.Machine
+	steady    steady
 	working   map[ai.LeaseID]context.CancelCauseFunc
 	quitBeat  context.CancelFunc
 	quitClaim context.CancelFunc
@@ -120,7 +121,7 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 	if w, ok := e.(lane.WorkDone); ok {
 		delete(d.working, w.Lease)
 	}
-	for _, a := range d.machine.Step(d.clock(), e) {
+	for _, a := range d.machine.Step(d.steady.now(d.clock()), e) {
 		if end, ok := a.(lane.Ended); ok {
 			ended, revoked = true, end.Revoked
 		}
@@ -183,7 +184,7 @@ func (d *driver) do(life context.Context, a lane.Action) {
 			return lane.ReleaseDone{Err: err}
 		})
 	case lane.Wake:
-		d.timer.Reset(max(a.At.Sub(d.clock()), time.Millisecond))
+		d.timer.Reset(max(a.At.Sub(d.steady.now(d.clock())), time.Millisecond))
 	case lane.Note:
 		d.note(a)
 	}
@@ -285,9 +286,10 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
 		working: map[ai.LeaseID]context.CancelCauseFunc{},
 	}
+	now := d.steady.now(a.config.Clock())
 	d.machine = lane.New(lane.Config{
 		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.home.Paused(),
-	}, rand.New(rand.NewPCG(seed, seed>>1)), a.config.Clock())
+	}, rand.New(rand.NewPCG(seed, seed>>1)), now)
 	d.remember = func(id ai.KeyID) error { return a.remember(d, id) }
 	return d
 }
