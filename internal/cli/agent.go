@@ -280,8 +280,8 @@ func showCode(w io.Writer, p runner.Pairing, c runner.Code, asJSON bool) {
 			URL         string `json:"verificationUrl"`
 			Code        string `json:"userCode"`
 			Fingerprint string `json:"fingerprint"`
-			Seconds     int64  `json:"expiresInSeconds"`
-		}{c.URL, c.Code, c.Fingerprint.String(), int64(c.For / time.Second)})
+			Seconds     int64  `json:"expiresInSeconds,omitzero"`
+		}{c.URL, c.Code, c.Fingerprint.String(), int64(believed(c.For) / time.Second)})
 		fmt.Fprintf(w, "%s\n", inertJSON(line))
 		return
 	}
@@ -301,9 +301,17 @@ The app shows a fingerprint. It must be this one:
 `, word(p.Name), p.Server, word(c.URL), word(c.Code), c.Fingerprint, lasts(c.For))
 }
 
-// lasts says how long a code lasts, where the two clocks agree enough to know.
-func lasts(d time.Duration) string {
+// believed is how long a code lasts, or zero where the two clocks do not agree
+// enough to know.
+func believed(d time.Duration) time.Duration {
 	if d < time.Second || d > 24*time.Hour {
+		return 0
+	}
+	return d
+}
+
+func lasts(d time.Duration) string {
+	if believed(d) == 0 {
 		return "Waiting for you to approve it."
 	}
 	return "The code lasts " + d.Round(time.Second).String() + ". Waiting."
@@ -524,12 +532,12 @@ func writeLog(w io.Writer, lines []ingress.Line) error {
 		fmt.Fprintf(&b, "%s  %s", l.At.Local().Format(time.DateTime), word(string(l.JobID)))
 		switch l.Type {
 		case ingress.TypePrompt:
-			fmt.Fprintf(&b, "  runs %s of %d characters for %s at %s on %s, model %s", l.Kind, l.PromptUnits, word(string(l.Owner)), word(l.Server), l.Backend, word(l.Model))
+			fmt.Fprintf(&b, "  runs %s of %d characters for %s at %s on %s, model %s", word(string(l.Kind)), l.PromptUnits, word(string(l.Owner)), word(l.Server), word(string(l.Backend)), word(l.Model))
 			if l.Prompt != "" {
 				fmt.Fprintf(&b, "\n    %s", strings.ReplaceAll(inert(l.Prompt), "\n", "\n    "))
 			}
 		case ingress.TypeOutcome:
-			fmt.Fprintf(&b, "  %s", l.Outcome)
+			fmt.Fprintf(&b, "  %s", word(l.Outcome))
 			if l.Detail != "" {
 				fmt.Fprintf(&b, " (%s)", word(l.Detail))
 			}

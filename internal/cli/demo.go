@@ -124,4 +124,8 @@ func inertJSON(text []byte) []byte {
 	return b
 }
 
-func drivesTerminal(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+// drivesTerminal reports whether a character does something else than stand where
+// it is: it controls, turns the order around, or ends a line.
+func drivesTerminal(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+}

@@ -48,11 +48,15 @@ type Agent struct {
 	shelf   *shelf
 	ingress *ingress.Log
 
-	// change is held over adopting and forgetting, which end a lane and wait.
+	// change is held over adopting and forgetting, which end a lane and wait, and
+	// while Run begins.
 	change sync.Mutex
 
 	mu    sync.Mutex
 	lanes map[string]*running // by server
+	// paused is whether the owner paused the agent since it was opened, which may
+	// not have been recorded.
+	paused bool
 	// run starts a lane; nil while the agent does not run.
 	run func(p home.Pairing) error
 }
@@ -103,31 +107,10 @@ func (a *Agent) Keys() key.DeviceKeys { return a.keys }
 // way. It returns [ErrNoPairings], and errors of the folder. A server that
 // revokes the device is left, and the others go on.
 func (a *Agent) Run(ctx context.Context) error {
-	pairings, err := a.home.Pairings()
-	if err != nil {
+	var lanes, tending sync.WaitGroup
+	if err := a.begin(ctx, &lanes); err != nil {
 		return err
 	}
-	if len(pairings) == 0 {
-		return ErrNoPairings
-	}
-	var boxes []string
-	for _, p := range pairings {
-		boxes = append(boxes, outbox.Name(p.Server, p.RunnerID))
-	}
-	if err := outbox.Sweep(a.home.Outbox(), boxes); err != nil {
-		a.log.Error("results of pairings that are no more were not removed", "error", refusal.From(err))
-	}
-	var lanes, tending sync.WaitGroup
-	a.mu.Lock()
-	a.run = func(p home.Pairing) error { return a.start(ctx, &lanes, p) }
-	for _, p := range pairings {
-		if err := a.run(p); err != nil {
-			a.log.Error("a server is not served", "server", p.Server, "error", refusal.From(err))
-			continue
-		}
-		a.log.Info("working", "server", p.Server, "owner", p.Owner)
-	}
-	a.mu.Unlock()
 	a.shelf.mu.Lock()
 	a.shelf.changed = func(offers []lane.Offer) {
 		a.log.Info("offers changed", "offers", len(offers))
@@ -143,6 +126,38 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.run = nil
 	a.mu.Unlock()
 	lanes.Wait()
+	return nil
+}
+
+// begin starts the lanes of all paired servers. What is adopted or forgotten
+// meanwhile comes before or after.
+func (a *Agent) begin(ctx context.Context, lanes *sync.WaitGroup) error {
+	a.change.Lock()
+	defer a.change.Unlock()
+	pairings, err := a.home.Pairings()
+	if err != nil {
+		return err
+	}
+	if len(pairings) == 0 {
+		return ErrNoPairings
+	}
+	var boxes []string
+	for _, p := range pairings {
+		boxes = append(boxes, outbox.Name(p.Server, p.RunnerID))
+	}
+	if err := outbox.Sweep(a.home.Outbox(), boxes); err != nil {
+		a.log.Error("results of pairings that are no more were not removed", "error", refusal.From(err))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.run = func(p home.Pairing) error { return a.start(ctx, lanes, p) }
+	for _, p := range pairings {
+		if err := a.run(p); err != nil {
+			a.log.Error("a server is not served", "server", p.Server, "error", refusal.From(err))
+			continue
+		}
+		a.log.Info("working", "server", p.Server, "owner", p.Owner)
+	}
 	return nil
 }
 
@@ -204,7 +219,10 @@ func (a *Agent) Adopt(p home.Pairing) error {
 	if err != nil {
 		return err
 	}
-	if err := a.home.Pair(p); err != nil {
+	a.mu.Lock() // what a lane remembers of the old pairing must not come in between
+	err = a.home.Pair(p)
+	a.mu.Unlock()
+	if err != nil {
 		return err // and the old pairing works on
 	}
 	a.end(p.Server)
@@ -229,7 +247,9 @@ func (a *Agent) Forget(server string) error {
 	}
 	a.change.Lock()
 	defer a.change.Unlock()
+	a.mu.Lock()
 	p, err := a.home.Forget(server)
+	a.mu.Unlock()
 	if err != nil {
 		return err // and it works on
 	}
@@ -258,20 +278,19 @@ func (a *Agent) Pause(release bool) error { return a.setPaused(true, release) }
 func (a *Agent) Resume() error { return a.setPaused(false, false) }
 
 func (a *Agent) setPaused(on, release bool) error {
-	// Who pauses wants that at once, also where it cannot be recorded.
-	record := func() error { return a.home.SetPaused(on) }
-	if !on {
-		if err := record(); err != nil {
-			return err
-		}
+	err := a.home.SetPaused(on)
+	if err != nil && !on {
+		return err
 	}
+	// Who pauses wants that at once, also where it cannot be recorded, and for the
+	// lanes that begin from now on.
+	a.mu.Lock()
+	a.paused = on
+	a.mu.Unlock()
 	for _, r := range a.all() {
 		r.driver.tell(lane.Paused{On: on, Release: release})
 	}
-	if on {
-		return record()
-	}
-	return nil
+	return err
 }
 
 // Name is the machine's name. Servers learn it when they are paired.

@@ -58,6 +58,8 @@ type driver struct {
 // laneStatus is what is shown of a lane.
 type laneStatus struct {
 	lane.Status
+	// ahead is how far the lane's clock is ahead of the agent's.
+	ahead   time.Duration
 	last    lane.Note // the last that says something about the server
 	revoked bool
 }
@@ -121,7 +123,9 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 	if w, ok := e.(lane.WorkDone); ok {
 		delete(d.working, w.Lease)
 	}
-	for _, a := range d.machine.Step(d.steady.now(d.clock()), e) {
+	read := d.clock()
+	now := d.steady.now(read)
+	for _, a := range d.machine.Step(now, e) {
 		if end, ok := a.(lane.Ended); ok {
 			ended, revoked = true, end.Revoked
 		}
@@ -129,7 +133,7 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.status.Status, d.status.revoked = d.machine.Status(), revoked
+	d.status.Status, d.status.ahead, d.status.revoked = d.machine.Status(), now.Sub(read), revoked
 	return ended, revoked
 }
 
@@ -273,6 +277,7 @@ func (d *driver) note(n lane.Note) {
 	}
 }
 
+// newDriver makes the driver of a pairing. The caller holds the agent's lock.
 func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) *driver {
 	c := client.New(client.Config{Server: server, Version: a.config.Version, Clock: a.config.Clock, Transport: a.config.Transport})
 	sites := map[ai.KeyID]key.Site{}
@@ -288,7 +293,7 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	}
 	now := d.steady.now(a.config.Clock())
 	d.machine = lane.New(lane.Config{
-		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.home.Paused(),
+		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.paused || a.home.Paused(),
 	}, rand.New(rand.NewPCG(seed, seed>>1)), now)
 	d.remember = func(id ai.KeyID) error { return a.remember(d, id) }
 	return d

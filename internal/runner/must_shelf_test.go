@@ -63,3 +63,36 @@ func TestShelfRuns(t *testing.T) {
 		})
 	}
 }
+
+// TestShelfOffers: what is configured is offered once it was found to work, and
+// no sooner (MUST CAPABILITY_IS_DETECTED).
+func TestShelfOffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		list, answer int // statuses
+		want         int
+	}{
+		"healthy": {200, 200, 2}, "fails to answer": {200, 500, 0}, "wants a key": {200, 401, 0}, "lists nothing": {500, 200, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				status := c.answer
+				if r.Method == http.MethodGet {
+					status = c.list
+				}
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, `{"data":[{"id":"m1"}],"choices":[{"message":{"content":"an answer"}}]}`)
+			}))
+			t.Cleanup(m.Close)
+			s := settings.Defaults()
+			s.Backends = map[string]settings.Backend{"mine": {ID: wirebackend.Generic, BaseURL: m.URL + "/v1"}}
+			sh := newShelf(s, time.Now)
+			if n := len(sh.current()); n > 0 {
+				t.Errorf("%d offers before anybody looked", n)
+			}
+			sh.lookOnce(t.Context())
+			if got := sh.current(); len(got) != c.want {
+				t.Errorf("offers %+v", got)
+			}
+		})
+	}
+}

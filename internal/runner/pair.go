@@ -120,8 +120,9 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 	}
 	left := started.ExpiresAt.Time().Sub(p.Clock())
 	p.Show(Code{URL: page.URL, Code: started.UserCode, Fingerprint: p.Keys.Identity().Fingerprint(), For: left})
-	// The server's clock says when the code ends; ours only bounds the wait.
-	ctx, cancel := context.WithTimeout(ctx, min(max(left, time.Minute)+time.Minute, longestPairing))
+	// The server's clock says when the code ends; ours only bounds the wait, and may
+	// be far off.
+	ctx, cancel := context.WithTimeout(ctx, min(max(left, time.Minute), longestPairing)+time.Minute)
 	defer cancel()
 	approval, err := poll(ctx, c, started)
 	if err != nil {

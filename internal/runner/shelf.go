@@ -133,7 +133,7 @@ func (sh *shelf) look(ctx context.Context, all *sync.WaitGroup) {
 			all.Go(func() { sh.attend(ctx, st) })
 		}
 	}
-	sh.refresh(ctx)
+	sh.refresh()
 }
 
 // attend lists a backend's models if that is due, and has its routes prove
@@ -143,10 +143,10 @@ func (sh *shelf) attend(ctx context.Context, st *stand) {
 		sh.mu.Lock()
 		st.attended = false
 		sh.mu.Unlock()
-		sh.refresh(ctx)
+		sh.refresh()
 	}()
 	sh.list(ctx, st)
-	sh.refresh(ctx)
+	sh.refresh()
 	for _, r := range sh.candidates() {
 		if r.stand == st {
 			_ = sh.prove(ctx, r, false) // its state says how it went
@@ -155,14 +155,14 @@ func (sh *shelf) attend(ctx context.Context, st *stand) {
 }
 
 // refresh works out what is offered now, and tells of a change.
-func (sh *shelf) refresh(ctx context.Context) {
+func (sh *shelf) refresh() {
 	sh.mu.Lock()
 	offers := sh.offered()
 	same := slices.Equal(offers, sh.offers)
 	sh.offers = offers
 	tell := sh.changed
 	sh.mu.Unlock()
-	if !same && tell != nil && ctx.Err() == nil {
+	if !same && tell != nil {
 		tell(offers)
 	}
 }
@@ -306,7 +306,7 @@ func (sh *shelf) prove(ctx context.Context, r route, asked bool) error {
 	sh.mu.Lock()
 	r.proof.Probed(sh.clock(), err)
 	sh.mu.Unlock()
-	sh.refresh(ctx)
+	sh.refresh()
 	return err
 }
 
@@ -364,7 +364,6 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 		})
 	}
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	st.busy--
 	for _, p := range st.proofs {
 		p.Ended(sh.clock())
@@ -383,6 +382,8 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 			proof.Doubt()
 		}
 	}
+	sh.mu.Unlock()
+	sh.refresh()
 	return result, err
 }
 
@@ -449,7 +450,7 @@ func (sh *shelf) status() []BackendStatus {
 		if len(byModel) == 0 {
 			row.State = "unused"
 			switch {
-			case row.Cost != wirebackend.Free && len(sh.settings.Routes) == 0:
+			case row.Cost != wirebackend.Free: // else it had a candidate
 				row.Refusal = ErrUnrouted.Name()
 			case len(st.models) == 0:
 				row.State, row.Refusal = "failed", backend.ErrUnreachable.Name()

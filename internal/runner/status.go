@@ -69,11 +69,11 @@ func (a *Agent) Status() (Status, error) {
 		return Status{}, err
 	}
 	a.mu.Lock()
-	running := a.run != nil
+	running, paused := a.run != nil, a.paused
 	a.mu.Unlock()
 	s := Status{
 		Version: a.config.Version, Fingerprint: a.Fingerprint().String(), Name: name,
-		Running: running, Paused: a.home.Paused(), Root: os.Geteuid() == 0,
+		Running: running, Paused: paused || a.home.Paused(), Root: os.Geteuid() == 0,
 		Servers: []ServerStatus{}, Backends: a.shelf.status(), Problems: []string{},
 	}
 	for _, p := range pairings {
@@ -100,7 +100,7 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	r.driver.mu.Unlock()
 	row.JobsRunning, row.ResultsKept = st.Running, st.Kept
 	if !st.Answered.IsZero() {
-		age := int64(a.config.Clock().Sub(st.Answered) / time.Second)
+		age := int64(a.config.Clock().Add(st.ahead).Sub(st.Answered) / time.Second)
 		row.AnsweredSeconds = &age
 	}
 	switch {
@@ -191,16 +191,17 @@ func Explain(detail string) *refusal.Kind {
 	if detail == "" {
 		return nil
 	}
+	// First, since one of them has the name of a refusal that the log never has.
+	switch detail {
+	case backend.CodeUnreachable, backend.CodeUnauthorized, backend.CodeNoModel, backend.CodeBackend, backend.CodeTimeout, backend.CodeTooLarge:
+		return backend.KindOf(detail)
+	}
 	for _, r := range []refusal.Registry{
 		Kinds, lane.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
 	} {
 		if k := r.Find(detail); k != nil {
 			return k
 		}
-	}
-	switch detail {
-	case backend.CodeUnreachable, backend.CodeUnauthorized, backend.CodeNoModel, backend.CodeBackend, backend.CodeTimeout, backend.CodeTooLarge:
-		return backend.KindOf(detail)
 	}
 	return nil
 }

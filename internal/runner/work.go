@@ -73,6 +73,7 @@ func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
 	}
 	if done.Until, err = d.keep(w, result); err != nil {
 		log.Error("a result was not kept", "error", refusal.From(err))
+		d.givenBack(line, refusal.From(err).Kind().Name())
 		done.End = lane.WorkDown
 		return done
 	}

@@ -115,10 +115,8 @@ func sameHost(u weburl.URL, parts *url.URL) bool {
 	return parts.Hostname() == strings.Trim(u.Host(), "[]")
 }
 
-func private(ip netip.Addr) bool {
-	ip = ip.Unmap()
-	return ip.IsLoopback() || ip.IsPrivate()
-}
+// private counts IPv4 addresses in their IPv6 form as what they are.
+func private(ip netip.Addr) bool { return ip.IsLoopback() || ip.IsPrivate() }
 
 // Config says who speaks to whom. Server is required.
 type Config struct {
@@ -198,10 +196,14 @@ func (c *Client) PairStart(ctx context.Context, q ai.PairStartRequest) (ai.PairS
 func (c *Client) PairPoll(ctx context.Context, q ai.PairPollRequest) (ai.PairPollResponse, error) {
 	a, err := send(ctx, c, nil, ai.EndpointPair, 0, c.codec.PairRequest, ai.PairRequest{Poll: &q}, c.codec.PairPollResponse)
 	if err == nil && a.Approved != nil && !sendable(string(a.Approved.RunnerID)) {
-		return ai.PairPollResponse{}, ErrAnswer.With("It names the machine in a way that no request can carry.")
+		return ai.PairPollResponse{}, ErrAnswer.With("It names the machine in a way that no request can carry.").Because(errName)
 	}
 	return a, err
 }
+
+// errName is the cause of an odd answer that is the site's own and that no other
+// follows.
+var errName = errors.New("a runner id that cannot be sent")
 
 // maxRunnerID bounds the name of a device at its server, in bytes.
 const maxRunnerID = 1024
@@ -347,7 +349,7 @@ func failed(r *http.Request, err error) error {
 		return ErrAnswer.With("Its certificate is not good for this address.").Because(err)
 	}
 	var record tls.RecordHeaderError
-	if errors.As(err, &record) {
+	if errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch) {
 		return ErrUnreachable.With("What answers there speaks no TLS: perhaps the address begins with http, and not https.").Because(err)
 	}
 	return ErrUnreachable.Because(err)
@@ -375,7 +377,7 @@ func (c *Client) refused(body []byte, status int) error {
 // Retry says whether the same request may succeed later, and how long the server
 // asked to wait; zero means that it did not say.
 func Retry(err error) (retry bool, after time.Duration) {
-	if err == nil {
+	if err == nil || errors.Is(err, errName) {
 		return false, 0
 	}
 	// What answered in the site's place said nothing about the request, whatever

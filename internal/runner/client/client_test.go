@@ -299,6 +299,9 @@ func TestLongAnswers(t *testing.T) {
 			continue
 		}
 		mustBe(t, what, err, c.want)
+		if got := refusal.From(err).Detail(); strings.Contains(got, "larger") != (what == "one byte more" || what == "endless" || what == "declared" || what == "a terabyte") {
+			t.Errorf("%s: %s", what, got)
+		}
 		if n := sent.Load(); n > 64<<20 {
 			t.Errorf("%s: %d bytes were taken", what, n)
 		}
@@ -317,6 +320,26 @@ func TestLargeFetch(t *testing.T) {
 	d = by(t, answers(403, "application/json", `{"error":"revoked","message":"`+strings.Repeat("m", 1<<20)+`"}`))
 	_, err := d.Fetch(t.Context(), grant)
 	mustBe(t, "a large refusal", err, client.ErrAnswer)
+	read := 0
+	d = at(t, "http://localhost", roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 503, ContentLength: -1, Body: io.NopCloser(counter{&read})}, nil
+	}))
+	_, err = d.Fetch(t.Context(), grant)
+	mustBe(t, "an endless refusal", err, client.ErrUnreachable)
+	if read > ai.MaxBody+1 {
+		t.Errorf("%d bytes of it were read", read)
+	}
+}
+
+// counter is endless white space and counts what was read of it.
+type counter struct{ read *int }
+
+func (c counter) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	*c.read += len(p)
+	return len(p), nil
 }
 
 // TestRefusals: a refusal of the contract comes with its status, or it is none.
@@ -446,6 +469,38 @@ func TestCertificate(t *testing.T) {
 	// And with the right one all is well.
 	if err := claim(t.Context(), at(t, s.URL, s.Client().Transport)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNoTLS: a site that speaks no TLS is named as such, and not as one that is
+// down.
+func TestNoTLS(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "SSH-2.0-canarybird\r\n")
+			_, _ = conn.Read(make([]byte, 4096)) // or the system would cut what was written
+			_ = conn.Close()
+		}
+	}()
+	plain := httptest.NewUnstartedServer(answers(200, "application/json", claimed))
+	plain.Config.ErrorLog = log.New(io.Discard, "", 0)
+	plain.Start()
+	t.Cleanup(plain.Close)
+	for what, address := range map[string]string{"HTTP": plain.Listener.Addr().String(), "another protocol": l.Addr().String()} {
+		err := claim(t.Context(), at(t, "https://"+address, nil))
+		mustBe(t, what, err, client.ErrUnreachable)
+		if text := refusal.Terminal(err); !strings.Contains(text, "speaks no TLS") || strings.Contains(text, "canary") {
+			t.Errorf("%s: %s", what, text)
+		}
 	}
 }
 
@@ -620,6 +675,39 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
+// TestSlowLines: what carries sealed material has the time that it takes on a
+// slow line, and still an end.
+func TestSlowLines(t *testing.T) {
+	large := envelope
+	large.Ciphertext = strings.Repeat("c", 1<<20)
+	for what, c := range map[string]struct {
+		do   func(ctx context.Context, d *client.Device) error
+		want time.Duration
+	}{
+		"claim":          {claim, 30 * time.Second},
+		"fetch":          {func(ctx context.Context, d *client.Device) error { _, err := d.Fetch(ctx, grant); return err }, (30 + 1016) * time.Second},
+		"a small result": {func(ctx context.Context, d *client.Device) error { return hand(ctx, d, envelope) }, 30 * time.Second},
+		"a large result": {func(ctx context.Context, d *client.Device) error { return hand(ctx, d, large) }, (30 + 24) * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			d := at(t, "http://localhost", roundTrip(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}))
+			mustBe(t, what, c.do(t.Context(), d), client.ErrUnreachable)
+			if took := time.Since(begin); took != c.want {
+				t.Errorf("%s: after %v, want %v", what, took, c.want)
+			}
+		})
+	}
+}
+
+func hand(ctx context.Context, d *client.Device, e ai.SealedEnvelope) error {
+	_, err := d.Result(ctx, ai.ResultRequest{Grant: grant, Envelope: e, Disposition: ai.DispositionOK})
+	return err
+}
+
 // TestHeldAnswer: an answer within the time that the server was asked to wait is
 // an answer.
 func TestHeldAnswer(t *testing.T) {
@@ -667,6 +755,8 @@ func TestRetry(t *testing.T) {
 		{wire(ai.ErrNotReady), true, 0}, {wire(ai.ErrNotReady, 2), true, 2 * time.Second}, {wire(ai.ErrClockSkew), true, 0},
 		{wire(ai.ErrRateLimited), true, 0}, {wire(ai.ErrRateLimited, 0), true, 0}, {wire(ai.ErrRateLimited, 7), true, 7 * time.Second},
 		{wire(ai.ErrServer), true, 0}, {wire(ai.ErrServer, 3600), true, time.Hour}, {wire(ai.ErrServer, 3601), true, time.Hour}, {wire(ai.ErrServer, 1<<53-1), true, time.Hour},
+		{client.ErrAnswer.Because(wire(ai.ErrRevoked)), true, 0}, // a cause decides nothing
+		{client.ErrUnreachable.Because(wire(ai.ErrRateLimited, 9)), true, 0},
 		{fmt.Errorf("fetching: %w", wire(ai.ErrRateLimited, 1)), true, time.Second},
 		{&ai.Error{Code: "of tomorrow", Message: "m"}, false, 0},
 	} {

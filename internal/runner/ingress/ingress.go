@@ -83,7 +83,8 @@ type Line struct {
 	// Prompt is the whole text, or empty where the owner keeps none.
 	Prompt string `json:"prompt,omitzero"`
 
-	// Outcome is ok, error, canceled or refused.
+	// Outcome is ok, error, canceled, refused or given-back. What was given back may
+	// have run: the line before it says so.
 	Outcome string `json:"outcome,omitzero"`
 	// DurationMs is how long the backend took.
 	DurationMs int64 `json:"durationMs,omitzero"`

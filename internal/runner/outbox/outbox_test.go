@@ -221,6 +221,46 @@ func TestPairingsAreApart(t *testing.T) {
 	}
 }
 
+// TestSweep removes the boxes of pairings that are gone, and no others.
+func TestSweep(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "outbox")
+	if err := outbox.Sweep(parent, nil); err != nil {
+		t.Errorf("there is no folder yet: %v", err)
+	}
+	var keepers []string
+	for _, runner := range []ai.RunnerID{"stays", "goes", "stays too"} {
+		b, err := outbox.Open(parent, "https://app.example", runner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep(t, b, resultOf("a"))
+		if runner != "goes" {
+			keepers = append(keepers, outbox.Name("https://app.example", runner))
+		}
+	}
+	for range 2 {
+		if err := outbox.Sweep(parent, append(keepers, "never there")); err != nil {
+			t.Fatal(err)
+		}
+		got := names(t, parent)
+		slices.Sort(keepers)
+		if !slices.Equal(got, keepers) {
+			t.Errorf("%v are left, want %v", got, keepers)
+		}
+	}
+	b, err := outbox.Open(parent, "https://app.example", "stays")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustHave(t, b, resultOf("a"))
+	if err := outbox.Sweep(parent, nil); err != nil || names(t, parent) != nil {
+		t.Errorf("%v are left, %v", names(t, parent), err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, nil)
+	mustBe(t, "a file", outbox.Sweep(file, nil), datadir.ErrRead)
+}
+
 // TestHostileLeases: a server chooses the ids. None leads out of the folder, and
 // no two meet in one file.
 func TestHostileLeases(t *testing.T) {

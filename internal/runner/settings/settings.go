@@ -55,7 +55,7 @@ type Settings struct {
 	// this machine.
 	Backends map[string]Backend
 	// Routes say which model a kind of job runs on. A kind that has none goes to
-	// the first backend, by name, that has a model ready.
+	// the first free backend, by name, that has a model ready.
 	Routes map[ai.Kind]Route
 	// Concurrency is how many jobs run at once.
 	Concurrency int
