@@ -318,6 +318,7 @@ func text(job anyJSON) any {
 // TestAgent is the whole lane with real processes: pair, ask, answer, log, and
 // what each side can read of it.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	const question, answer = "canary question 5b21", "canary answer 77aa"
 	m := newModel(t)
 	m.holding(func(*http.Request, string) string { return answer })
@@ -415,6 +416,7 @@ func folder(t *testing.T, dir string) string {
 // TestCancelFreesTheBackend: a canceled job's call to the model ends while the
 // model still works.
 func TestCancelFreesTheBackend(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	began, freed := make(chan struct{}), make(chan struct{})
 	m.holding(func(r *http.Request, _ string) string {
@@ -493,6 +495,7 @@ func newRoad(t *testing.T, to *string) *road {
 // TestResultSurvives: a result is computed once and handed in although the road
 // is cut, the agent is killed and the site is killed in between.
 func TestResultSurvives(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	data := filepath.Join(t.TempDir(), "data")
 	var siteURL string
@@ -535,6 +538,7 @@ func TestResultSurvives(t *testing.T) {
 // TestAnswerOfResultIsLost: the site has the result, and the agent did not hear
 // so. Sent again, it changes nothing.
 func TestAnswerOfResultIsLost(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	var siteURL string
 	road := newRoad(t, &siteURL)
@@ -558,6 +562,7 @@ func TestAnswerOfResultIsLost(t *testing.T) {
 // TestAsleep: an agent that slept through its lease reports nothing for it, and
 // the job runs elsewhere or again, once.
 func TestAsleep(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	began := make(chan struct{}, 10)
 	release := make(chan struct{})
@@ -596,6 +601,7 @@ func TestAsleep(t *testing.T) {
 // TestOwnerHasTheLastWord: pause, resume, name, forget, with the agent running
 // and without.
 func TestOwnerHasTheLastWord(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	s := serve(t, filepath.Join(t.TempDir(), "data"), "--limits", "off")
 	a := newMachine(t, m)
@@ -643,6 +649,7 @@ func TestOwnerHasTheLastWord(t *testing.T) {
 
 // TestRevokedAgent: a revoked device stops at once, also in the middle of a run.
 func TestRevokedAgent(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	began, freed := make(chan struct{}), make(chan struct{})
 	m.holding(func(r *http.Request, _ string) string { close(began); <-r.Context().Done(); close(freed); return "" })
@@ -666,6 +673,7 @@ func TestRevokedAgent(t *testing.T) {
 
 // TestConnectToARunningAgent: the agent that runs takes the pairing over.
 func TestConnectToARunningAgent(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	first := serve(t, filepath.Join(t.TempDir(), "data"), "--limits", "off")
 	second := serve(t, filepath.Join(t.TempDir(), "data"), "--limits", "off")
@@ -688,6 +696,7 @@ func TestConnectToARunningAgent(t *testing.T) {
 // TestOneWayRoad: what the agent sends arrives and no answer comes back, then the
 // road is whole again. The job is answered once.
 func TestOneWayRoad(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	var siteURL string
 	road := newRoad(t, &siteURL)
@@ -718,6 +727,7 @@ func TestOneWayRoad(t *testing.T) {
 // TestDescriptorsGone: strangers take every descriptor the site may have. It goes
 // on when they let go, with everything it had acknowledged.
 func TestDescriptorsGone(t *testing.T) {
+	t.Parallel()
 	m := newModel(t)
 	data := filepath.Join(t.TempDir(), "data")
 	// Its own limit, set by the shell that becomes the site.

@@ -51,6 +51,7 @@ func small(t *testing.T, size string) (dir string, fill, clear func()) {
 // TestSiteOnAFullDisk: what cannot be made durable is refused by name, what was
 // acknowledged stays, and the site goes on when there is room.
 func TestSiteOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir, fill, clear := small(t, "8m")
 	m := newModel(t)
 	s := serve(t, filepath.Join(dir, "data"), "--limits", "off")
@@ -81,6 +82,7 @@ func TestSiteOnAFullDisk(t *testing.T) {
 // TestAgentOnAFullDisk: what cannot be logged does not run, and the job is given
 // back and runs when there is room.
 func TestAgentOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir, fill, clear := small(t, "1m")
 	m := newModel(t)
 	s := serve(t, filepath.Join(t.TempDir(), "data"), "--limits", "off")
