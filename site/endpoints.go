@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/envelope"
 )
@@ -54,6 +55,7 @@ func (h *handler) pairStart(c *call, p ai.PairStartRequest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At(killpoint.SitePairStarted)
 	return c.codec.PairStartResponse.Write(ai.PairStartResponse{
 		DeviceCode: ai.DeviceCode(code), UserCode: n.UserCode, VerificationURL: h.c.VerificationURL,
 		ExpiresAt: n.ExpiresAt, PollIntervalMs: h.c.PollInterval.Milliseconds(),
@@ -74,19 +76,10 @@ func (h *handler) pairPoll(c *call, p ai.PairPollRequest) ([]byte, error) {
 			return nil, err
 		}
 	case ai.PairApproved:
-		out.Approved = &ai.PairApproval{RunnerID: got.Runner.ID, Owner: got.Runner.Owner, Sites: h.sites()}
+		killpoint.At(killpoint.SitePairCollected)
+		out.Approved = &ai.PairApproval{RunnerID: got.Runner.ID, Owner: got.Runner.Owner, Sites: h.sites}
 	}
 	return c.codec.PairPollResponse.Write(out)
-}
-
-// sites are the site's keys as devices pin them: all of the ring, so that a
-// device knows a new key before the old one goes.
-func (h *handler) sites() map[ai.KeyID]ai.PublicIdentity {
-	sites := map[ai.KeyID]ai.PublicIdentity{}
-	for id, k := range h.c.vault.all {
-		sites[id] = ai.PublicIdentityOf(k.Identity())
-	}
-	return sites
 }
 
 func (h *handler) claim(c *call) ([]byte, error) {
@@ -106,24 +99,30 @@ func (h *handler) claim(c *call) ([]byte, error) {
 		}
 		ids[i] = ai.LeaseID(id)
 	}
-	var jobs []Job
-	err = h.hold(c, func(ctx context.Context) (bool, error) {
+	var got Claimed
+	ask := func(ctx context.Context) (bool, error) {
 		next := 0
 		order.NewLease = func() ai.LeaseID { next++; return ids[next-1] }
 		order.Now = h.c.now()
 		var err error
-		if jobs, err = h.c.jobs.Claim(ctx, order); err != nil || len(jobs) > 0 || c.wait == 0 {
-			return true, err
-		}
-		r, err := h.c.devs.Runner(ctx, c.runner.ID)
-		return r.Paused, err
-	})
+		got, err = h.c.jobs.Claim(ctx, order)
+		return len(got.Jobs) > 0 || got.Paused, err
+	}
+	if c.wait > 0 {
+		order.LookFirst = true
+		err = h.hold(c, Watch{Runner: c.runner.ID, Claim: &order, Owner: c.runner.Owner}, ask)
+	} else {
+		_, err = ask(c.r.Context())
+	}
 	if err != nil {
 		return nil, err
 	}
+	if len(got.Jobs) > 0 {
+		killpoint.At(killpoint.SiteJobGranted)
+	}
 	out := ai.ClaimResponse{Jobs: []ai.ClaimedStub{}, LeaseMs: h.c.Lease.Milliseconds()}
 	var grants []ai.Grant
-	for _, j := range jobs {
+	for _, j := range got.Jobs {
 		out.Jobs = append(out.Jobs, ai.ClaimedStub{Stub: h.stub(j), Lease: *j.Lease})
 		grants = append(grants, ai.Grant{JobID: j.ID, LeaseID: j.Lease.ID})
 		h.c.Logger.InfoContext(c.r.Context(), "job granted", "job", j.ID, "runner", c.runner.ID, "lease", j.Lease.ID)
@@ -146,7 +145,7 @@ func (h *handler) stub(j Job) ai.Stub {
 		deadline = j.ClaimableAt + ai.Millis(j.TTL.Milliseconds())
 	}
 	return ai.Stub{
-		ID: j.ID, Kind: j.Kind, Owner: j.Owner, Site: h.c.vault.currentID(), Audience: j.Audience,
+		ID: j.ID, Kind: j.Kind, Owner: j.Owner, Site: h.c.vault.id, Audience: j.Audience,
 		SizeClass: j.SizeClass, DeadlineAt: deadline,
 	}
 }
@@ -181,20 +180,31 @@ func (h *handler) heartbeat(c *call) ([]byte, error) {
 		})
 		return err
 	}
-	if err := renew(c.r.Context()); err != nil {
+	news := func() bool { return len(out.Cancel)+len(out.Lost) > 0 }
+	if c.wait > 0 {
+		w := Watch{Runner: c.runner.ID}
+		for _, g := range q.ActiveLeases {
+			w.Jobs = append(w.Jobs, g.JobID)
+		}
+		// It renews as it comes and as it goes, and only looks in between.
+		begun := false
+		err = h.hold(c, w, func(ctx context.Context) (bool, error) {
+			if begun {
+				return h.news(ctx, c, q.ActiveLeases)
+			}
+			begun = true
+			err := renew(ctx)
+			return news(), err
+		})
+	}
+	if err == nil && !news() {
+		err = renew(c.r.Context())
+	}
+	if err != nil {
 		return nil, err
 	}
-	if c.wait > 0 && len(out.Cancel)+len(out.Lost) == 0 {
-		// While it waits it only looks: renewing would wake it again.
-		if err := h.hold(c, func(ctx context.Context) (bool, error) { return h.news(ctx, c, q.ActiveLeases) }); err != nil {
-			return nil, err
-		}
-		if err := renew(c.r.Context()); err != nil {
-			return nil, err
-		}
-	}
 	return c.codec.HeartbeatResponse.Write(ai.HeartbeatResponse{
-		Sites: h.sites(), Cancel: list(out.Cancel), Lost: list(out.Lost), ServerTime: h.c.now(), AwaitingConsent: []ai.KeyID{},
+		Sites: h.sites, Cancel: list(out.Cancel), Lost: list(out.Lost), ServerTime: h.c.now(), AwaitingConsent: []ai.KeyID{},
 	})
 }
 
@@ -243,6 +253,7 @@ func (h *handler) result(c *call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At(killpoint.SiteResultRecorded)
 	h.c.Logger.InfoContext(c.r.Context(), "job result", "job", q.Grant.JobID, "runner", c.runner.ID, "accepted", done.Accepted, "state", done.State)
 	return c.codec.ResultResponse.Write(ai.ResultResponse{Accepted: done.Accepted, Duplicate: done.Duplicate, State: string(done.State)})
 }

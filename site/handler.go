@@ -1,6 +1,7 @@
 package site
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -28,6 +29,9 @@ type handler struct {
 	// nobody is verified against where the caller is unknown, so that an unknown
 	// caller takes as long as a bad signature.
 	nobody key.SigningPublic
+	// sites are the site's keys as devices pin them: all of the ring, so that a
+	// device knows a new key before the old one goes.
+	sites map[ai.KeyID]ai.PublicIdentity
 }
 
 // route is one endpoint.
@@ -53,7 +57,10 @@ type call struct {
 }
 
 func newHandler(c *core) http.Handler {
-	h := &handler{c: c, limits: newLimits(c.Config), routes: map[string]route{}}
+	h := &handler{c: c, limits: newLimits(c.Config), routes: map[string]route{}, sites: map[ai.KeyID]ai.PublicIdentity{}}
+	for id, k := range c.vault.all {
+		h.sites[id] = ai.PublicIdentityOf(k.Identity())
+	}
 	// A key that nobody has: the public half of a made-up private one.
 	if made, err := key.NewSigning(c.Rand); err == nil {
 		h.nobody = made.Public()
@@ -87,6 +94,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{r: r, address: h.limits.address(r), now: h.c.now(), wait: preferWait(r)}
 	body, err := h.answer(route, c)
 	if err != nil {
+		if r.Context().Err() != nil {
+			// Nobody is there to be told, and nothing failed here.
+			h.c.Logger.DebugContext(r.Context(), "caller gone", "path", r.URL.Path)
+			return
+		}
 		h.refuse(w, r, err)
 		return
 	}
@@ -110,19 +122,25 @@ func (h *handler) answer(route route, c *call) ([]byte, error) {
 	return route.serve(h, c)
 }
 
+// maxAhead is how much room is made for a body before it is there.
+const maxAhead = 16 << 10
+
 func readBody(r *http.Request, limit int) ([]byte, error) {
 	tooLarge := ai.BadRequest("The body is larger than this endpoint takes.")
 	if r.ContentLength > int64(limit) {
 		return nil, tooLarge
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
+	// What is announced is made room for, but not on a stranger's word alone.
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), maxAhead)) + bytes.MinRead)
+	_, err := body.ReadFrom(io.LimitReader(r.Body, int64(limit)+1))
 	switch {
 	case err != nil:
 		return nil, ai.BadRequest("The body ended too soon.")
-	case len(body) > limit:
+	case body.Len() > limit:
 		return nil, tooLarge
 	}
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // authenticate finds out who is calling (MUST REQUESTS_SIGNED_NOT_BEARER).
@@ -245,10 +263,10 @@ func preferWait(r *http.Request) time.Duration {
 }
 
 // hold calls ready until it says that there is something to answer, its error,
-// or the wait is over. It is called again after every change of the store.
-func (h *handler) hold(c *call, ready func(ctx context.Context) (bool, error)) error {
+// or the wait is over. It is called again after every change of what w names.
+func (h *handler) hold(c *call, w Watch, ready func(ctx context.Context) (bool, error)) error {
 	ctx := c.r.Context()
-	changed, stop := h.c.Store.Watch()
+	changed, stop := h.c.Store.Watch(w)
 	defer stop()
 	end := time.NewTimer(c.wait)
 	defer end.Stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/envelope"
@@ -92,6 +93,7 @@ func (j *Jobs) Enqueue(ctx context.Context, q Question) (Job, error) {
 	}
 	stored, created, err := j.c.jobs.Enqueue(ctx, n)
 	if err == nil {
+		killpoint.At(killpoint.SiteJobStored)
 		j.c.Logger.InfoContext(ctx, "job enqueued", "job", stored.ID, "kind", stored.Kind, "audience", stored.Audience, "new", created)
 	}
 	return stored, err
@@ -254,7 +256,7 @@ func (j *Jobs) Wait(ctx context.Context, id ai.JobID, w Wait) (Answer, error) {
 	if w.Grace == 0 {
 		w.Grace = 10 * time.Second
 	}
-	changed, stop := j.c.Store.Watch()
+	changed, stop := j.c.Store.Watch(Watch{Jobs: []ai.JobID{id}})
 	defer stop()
 	timeout := time.NewTimer(w.Timeout)
 	defer timeout.Stop()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allodhq/allod/key"
@@ -27,6 +28,9 @@ func TestLane(t *testing.T) {
 	h := newHouse(t)
 	p := paired(h, "alice")
 	job := h.enqueue(site.Question{Owner: "alice", Payload: ai.Generate{Prompt: question}})
+	if kept, err := h.store.Jobs().Job(t.Context(), job.ID); err != nil || kept.Payload.Ciphertext == "" || strings.Contains(kept.Payload.Ciphertext, question) {
+		t.Errorf("what is stored is not sealed: %+v, %v", kept.Payload, err)
+	}
 	stub, g := p.one()
 	if stub.ID != job.ID || stub.Owner != "alice" || stub.Audience != ai.AudienceSelf || stub.SizeClass != ai.SizeSmall || stub.Streaming ||
 		stub.Site != ai.KeyID(h.site.KeyID().String()) || stub.DeadlineAt != job.ClaimableAt+ai.Millis((15*time.Minute).Milliseconds()) {
@@ -331,7 +335,7 @@ func TestCancelAndRelease(t *testing.T) {
 		t.Errorf("released %v", got)
 	}
 	if got := p.claim(); len(got) > 0 {
-		t.Errorf("a refused job is offered again: %v", got)
+		t.Fatalf("a refused job is offered again: %v", got)
 	}
 	if _, err := h.site.Jobs.Cancel(t.Context(), "b"); err != nil {
 		t.Fatal(err)
@@ -419,6 +423,39 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestRevocationEndsHeldRequests holds requests of a device in a clock of its own:
+// the answer comes with the revocation, and not at the end of the wait.
+func TestRevocationEndsHeldRequests(t *testing.T) {
+	for _, endpoint := range []ai.Endpoint{ai.EndpointClaim, ai.EndpointHeartbeat} {
+		t.Run(string(endpoint), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t)
+				p := paired(h, "alice")
+				body := p.beatBody()
+				if endpoint == ai.EndpointClaim {
+					body = p.claimBody(1)
+				}
+				out := make(chan *httptest.ResponseRecorder, 1)
+				go func() { out <- p.send(endpoint, body, prefer(20)) }()
+				synctest.Wait()
+				select {
+				case w := <-out:
+					t.Fatalf("the request was not held: %d %s", w.Code, w.Body)
+				default:
+				}
+				begin := time.Now()
+				if _, err := h.site.Devices.Revoke(t.Context(), p.runner); err != nil {
+					t.Fatal(err)
+				}
+				wantCode(t, "a held request of a revoked device", <-out, "revoked")
+				if took := time.Since(begin); took > time.Second {
+					t.Errorf("it was answered %s after the revocation", took)
+				}
+			})
+		})
+	}
+}
+
 func TestWait(t *testing.T) {
 	h := newHouse(t)
 	quick := site.Wait{Grace: 30 * time.Millisecond}
@@ -502,6 +539,114 @@ func TestAvailability(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("revoked", ai.KindGenerate, alices, site.Availability{Why: site.NonePaired})
+}
+
+// TestClaimIsJudgedByItsOwnOffers declares one thing in heartbeats and another in
+// the claim: the claim decides, and of two offers for a kind the first.
+func TestClaimIsJudgedByItsOwnOffers(t *testing.T) {
+	h := newHouse(t)
+	p := paired(h, "bob")
+	offer := func(kind ai.Kind, id backend.ID, class backend.Class, scope ai.OfferScope) ai.Capability {
+		return ai.Capability{Kind: kind, BackendID: id, BackendClass: class, Model: "m", OfferScope: scope}
+	}
+	toAll := offer(ai.KindGenerate, "ollama", backend.HTTP, ai.OfferPublic)
+	p.caps = []ai.Capability{toAll}
+	p.beat()
+	h.enqueue(site.Question{ID: "a", Owner: "alice", Audience: ai.AudiencePublic})
+	for what, caps := range map[string][]ai.Capability{
+		"nothing":                   {},
+		"another kind":              {offer(ai.KindChat, "ollama", backend.HTTP, ai.OfferPublic)},
+		"to its owner":              {offer(ai.KindGenerate, "ollama", backend.HTTP, ai.OfferSelf)},
+		"to its owner, then to all": {offer(ai.KindGenerate, "ollama", backend.HTTP, ai.OfferSelf), toAll},
+		"a subscription to all":     {offer(ai.KindGenerate, "claude-cli", backend.Process, ai.OfferPublic)},
+	} {
+		p.caps = caps
+		if got := p.claim(); len(got) > 0 {
+			t.Errorf("offering %s got %v", what, got)
+		}
+	}
+	p.caps = []ai.Capability{toAll, offer(ai.KindGenerate, "ollama", backend.HTTP, ai.OfferSelf)}
+	if stub, _ := p.one(); stub.ID != "a" {
+		t.Errorf("claimed %+v", stub)
+	}
+}
+
+// TestAnothersDevice has a job run on a machine of somebody else: the app is told
+// whose, and the device is not told who else might have run it.
+func TestAnothersDevice(t *testing.T) {
+	h := newHouse(t)
+	p := paired(h, "bob")
+	p.caps = []ai.Capability{{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: ai.OfferNamed}}
+	h.enqueue(site.Question{ID: "a", Owner: "alice", Audience: ai.AudienceNamed, AllowedOwners: []ai.Owner{"canary-carol", "bob"}})
+	h.enqueue(site.Question{ID: "b", Owner: "alice", Audience: ai.AudienceNamed, AllowedOwners: []ai.Owner{"canary-carol"}})
+
+	claimed := p.send(ai.EndpointClaim, p.claimBody(8))
+	jobs := read(t, codec.ClaimResponse, claimed).Jobs
+	if len(jobs) != 1 || jobs[0].ID != "a" {
+		t.Fatalf("claimed %+v", jobs)
+	}
+	g := ai.Grant{JobID: "a", LeaseID: jobs[0].Lease.ID}
+	silent := func(what, text string) {
+		t.Helper()
+		if strings.Contains(text, "carol") {
+			t.Errorf("%s names somebody of the list: %s", what, text)
+		}
+	}
+	if text := claimed.Body.String(); !strings.Contains(text, "alice") {
+		t.Errorf("the claim does not say whose the job is, so the search shows nothing: %s", text)
+	}
+	silent("a claim", claimed.Body.String())
+	silent("a fetch", p.send(ai.EndpointFetch, p.fetchBody(g)).Body.String())
+	silent("a question", p.question(jobs[0], g, h.keys[0].Identity()))
+	silent("a refusal", p.send(ai.EndpointFetch, p.fetchBody(ai.Grant{JobID: "b", LeaseID: "x"})).Body.String())
+	silent("a heartbeat", p.send(ai.EndpointHeartbeat, p.beatBody(g)).Body.String())
+	silent("a result", p.send(ai.EndpointResult, p.resultBody(g, h.keys[0].Identity(), ai.Answer{Text: "t"})).Body.String())
+
+	got, err := h.site.Jobs.Answer(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ai.Provenance{
+		Audience: ai.AudienceNamed, RunnerID: p.runner, RunnerOwner: "bob", BackendClass: backend.HTTP, Model: "m", Untrusted: true,
+	}
+	if *got.Provenance != want {
+		t.Errorf("provenance %+v, want %+v", *got.Provenance, want)
+	}
+}
+
+// TestLapsedLeaseGoesToTheNext asks for work at the instant at which another
+// device's lease lapses. The clock of the sweeps stands still meanwhile.
+func TestLapsedLeaseGoesToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		p, next := paired(h, "alice"), paired(h, "alice")
+		h.enqueue(site.Question{ID: "a"})
+		_, g := p.one()
+		if got := next.claim(); len(got) > 0 {
+			t.Fatalf("a held job is granted again: %v", got)
+		}
+		h.skew.Store(time.Minute.Milliseconds())
+		if _, again := next.one(); again.JobID != "a" || again.LeaseID == g.LeaseID {
+			t.Errorf("claimed %v after %v", again, g)
+		}
+		if beat := p.beat(g); len(beat.Lost) != 1 || beat.Lost[0] != g {
+			t.Errorf("heartbeat %+v", beat)
+		}
+	})
+}
+
+// TestKeepsHouse leaves the site alone: what is over ends by itself.
+func TestKeepsHouse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.enqueue(site.Question{ID: "a", TTL: time.Minute})
+		begin := time.Now()
+		_, err := h.site.Jobs.Wait(t.Context(), "a", site.Wait{Grace: time.Hour})
+		wantErr(t, "a job that nobody takes", err, site.ErrEnded)
+		if took := time.Since(begin); took < time.Minute || took > time.Minute+5*time.Second {
+			t.Errorf("it ended after %s", took)
+		}
+	})
 }
 
 func TestQuestions(t *testing.T) {

@@ -59,10 +59,12 @@ type Store interface {
 	Jobs() JobStore
 	Devices() DeviceStore
 	Keys() KeyRing
-	// Watch returns a channel that gets a signal after commits that changed
-	// something, and a function that ends the watch. Signals coalesce: a slow
-	// reader misses none of the last change, only how many there were.
-	Watch() (changed <-chan struct{}, stop func())
+	// Watch returns a channel that gets a signal after commits that changed what w
+	// names, and a function that ends the watch. There may be signals without a
+	// cause, and those that nobody has taken yet count as one. So whoever waits
+	// watches first, then looks, then waits, and then looks again. What another
+	// process changed is heard of with the next write or sweep of this one.
+	Watch(w Watch) (changed <-chan struct{}, stop func())
 	// SetAside lists the rows that could not be read.
 	SetAside(ctx context.Context) ([]SetAside, error)
 	// Close waits for what was begun and releases the store.
@@ -87,7 +89,7 @@ type JobStore interface {
 	Job(ctx context.Context, id ai.JobID) (Job, error)
 	// Claim grants waiting jobs to a device, the longest claimable first. It
 	// returns [ErrNoRunner] or [ErrRunnerRevoked]. The jobs come without content.
-	Claim(ctx context.Context, c Claim) ([]Job, error)
+	Claim(ctx context.Context, c Claim) (Claimed, error)
 	// Held returns the job with its payload if the device holds it under that
 	// grant and the lease has not lapsed. It returns [ErrNotHeld], the same for
 	// an unknown job, or [ErrRunnerRevoked].
@@ -215,7 +217,33 @@ type Claim struct {
 	NewLease func() ai.LeaseID
 	// Request is the digest of the request, for telling a repeat.
 	Request [32]byte
-	Now     ai.Millis
+	// LookFirst is set by a caller that waits for work and asks again and again.
+	// The store then begins no transaction for writing unless there is something
+	// to grant or to sweep.
+	LookFirst bool
+	Now       ai.Millis
+}
+
+// Claimed is what a claim finds.
+type Claimed struct {
+	// Jobs are granted to the device, now or to the first one of a repeated
+	// request.
+	Jobs []Job
+	// Paused is true when the device's owner wants no new work.
+	Paused bool
+}
+
+// Watch names what a watcher waits for.
+type Watch struct {
+	// Jobs that end, are granted, go back to the queue or are to be canceled.
+	Jobs []ai.JobID
+	// Runner is a device that is heard of or revoked; empty means none.
+	Runner ai.RunnerID
+	// Claim is a claim that waits for what it can be granted: a job that becomes
+	// claimable, or the grants of a repeat of its request. Owner is the person
+	// who paired the claimer. Nil means none.
+	Claim *Claim
+	Owner ai.Owner
 }
 
 // Renewal is one heartbeat.

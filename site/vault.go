@@ -20,12 +20,13 @@ var ErrSealed = refusal.NewKind("site-key-lost", 500,
 // sees them.
 type vault struct {
 	current key.SiteKeys
+	id      ai.KeyID // of current, as stubs and envelopes of this site carry it
 	all     map[ai.KeyID]key.SiteKeys
 	rand    io.Reader
 }
 
 func openVault(ctx context.Context, c Config) (vault, error) {
-	v := vault{current: c.Keys[0], all: map[ai.KeyID]key.SiteKeys{}, rand: c.Rand}
+	v := vault{current: c.Keys[0], id: idOf(c.Keys[0].Identity().Fingerprint()), all: map[ai.KeyID]key.SiteKeys{}, rand: c.Rand}
 	for _, k := range c.Keys {
 		v.all[idOf(k.Identity().Fingerprint())] = k
 	}
@@ -34,9 +35,6 @@ func openVault(ctx context.Context, c Config) (vault, error) {
 }
 
 func idOf(f key.Fingerprint) ai.KeyID { return ai.KeyID(f.String()) }
-
-// currentID is the key id that stubs and envelopes of this site carry.
-func (v vault) currentID() ai.KeyID { return idOf(v.current.Identity().Fingerprint()) }
 
 // rest seals a payload by the site to itself, as it is stored.
 func (v vault) rest(id ai.JobID, p ai.Payload, deadline ai.Millis) (ai.SealedEnvelope, error) {
@@ -75,7 +73,7 @@ func (v vault) reseal(j Job, to key.Device, deadline ai.Millis) (ai.SealedEnvelo
 	}
 	return envelope.Seal(v.rand, v.current.Signer(), to, envelope.Letter{
 		JobID: j.ID, Direction: ai.DirectionPayload, DeadlineAt: deadline, Plaintext: text,
-		Reach: &envelope.Reach{Kind: j.Kind, Audience: j.Audience, Owner: j.Owner, Site: v.currentID()},
+		Reach: &envelope.Reach{Kind: j.Kind, Audience: j.Audience, Owner: j.Owner, Site: v.id},
 	})
 }
 

@@ -1,9 +1,14 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
 
 	"github.com/ncruces/go-sqlite3"
 	sqlitedriver "github.com/ncruces/go-sqlite3/driver"
@@ -32,7 +37,14 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: inner.(sqlitedriver.Conn), idle: map[string]*stmt{}}, nil
+	engine := inner.(sqlitedriver.Conn)
+	// A plan that was made with a look at a bound value ends with that value, so
+	// that the statement would be planned again at every use.
+	if _, err := engine.Raw().Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
+		_ = engine.Close()
+		return nil, err
+	}
+	return &conn{Conn: engine, idle: map[string]*stmt{}}, nil
 }
 
 // conn is a connection that keeps its prepared statements. It sits below
@@ -49,49 +61,163 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		delete(c.idle, query)
 		return s, nil
 	}
-	s, err := c.Conn.PrepareContext(ctx, query)
+	e := c.Raw()
+	defer e.SetInterrupt(e.SetInterrupt(ctx))
+	prepared, rest, err := e.Prepare(query)
 	if err != nil {
 		return nil, err
 	}
-	return &stmt{s.(engineStmt), c, query}, nil
+	if prepared == nil || strings.TrimSpace(rest) != "" {
+		_ = prepared.Close()
+		return nil, errors.New("database: not one statement")
+	}
+	return &stmt{Stmt: prepared, home: c, query: query, inputs: prepared.BindCount()}, nil
 }
 
 func (c *conn) Close() error {
 	for _, s := range c.idle {
-		_ = s.engineStmt.Close()
+		_ = s.Stmt.Close()
 	}
 	c.idle = nil
 	return c.Conn.Close()
 }
 
-// engineStmt is all that the engine's statements can do.
-type engineStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
-	driver.NamedValueChecker
+func (c *conn) run(ctx context.Context, query string) error {
+	s, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	_, err = s.(*stmt).ExecContext(ctx, nil)
+	return err
 }
 
+// run runs one statement that has no parameters.
+func run(ctx context.Context, c *sql.Conn, query string) error {
+	return c.Raw(func(c any) error { return c.(*conn).run(ctx, query) })
+}
+
+// stmt is a statement of the engine. The engine's own driver asks it for the name
+// and the declared type of each column at each use, and that takes longer than
+// most of our queries do; here a value has the type in which it is stored.
 type stmt struct {
-	engineStmt
-	home  *conn
-	query string
+	*sqlite3.Stmt
+	home    *conn
+	query   string
+	inputs  int
+	columns []string
 }
 
 // Close keeps the statement for the next use.
 func (s *stmt) Close() error {
 	idle := s.home.idle
 	if idle == nil || idle[s.query] != nil {
-		return s.engineStmt.Close()
+		return s.Stmt.Close()
 	}
 	if len(idle) >= maxStatements {
 		for query, victim := range idle {
 			delete(idle, query)
-			_ = victim.engineStmt.Close()
+			_ = victim.Stmt.Close()
 			break
 		}
 	}
 	idle[s.query] = s
+	return nil
+}
+
+func (s *stmt) NumInput() int { return s.inputs }
+
+// errNoContext is a mistake of database/sql, which calls what takes a context.
+var errNoContext = errors.New("database: a statement was used without a context")
+
+func (s *stmt) Exec([]driver.Value) (driver.Result, error) { return nil, errNoContext }
+func (s *stmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errNoContext }
+
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.bind(args); err != nil {
+		return nil, err
+	}
+	e := s.Conn()
+	defer e.SetInterrupt(e.SetInterrupt(uncovered(ctx)))
+	e.SetLastInsertRowID(0)
+	if err := errors.Join(s.Stmt.Exec(), s.ClearBindings()); err != nil {
+		return nil, err
+	}
+	return result{e.LastInsertRowID(), e.Changes()}, nil
+}
+
+type result struct{ id, changes int64 }
+
+func (r result) LastInsertId() (int64, error) { return r.id, nil }
+func (r result) RowsAffected() (int64, error) { return r.changes, nil }
+
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.bind(args); err != nil {
+		return nil, err
+	}
+	if s.columns == nil {
+		s.columns = make([]string, s.ColumnCount())
+		for i := range s.columns {
+			s.columns[i] = s.ColumnName(i)
+		}
+	}
+	return &rows{stmt: s, ctx: uncovered(ctx), values: make([]any, len(s.columns))}, nil
+}
+
+// bind sets the parameters, which have the types that database/sql leaves.
+func (s *stmt) bind(args []driver.NamedValue) (err error) {
+	for _, a := range args {
+		switch v := a.Value.(type) {
+		case nil:
+			err = s.BindNull(a.Ordinal)
+		case int64:
+			err = s.BindInt64(a.Ordinal, v)
+		case string:
+			err = s.BindText(a.Ordinal, v)
+		case []byte:
+			err = s.BindBlob(a.Ordinal, v)
+		case bool:
+			err = s.BindBool(a.Ordinal, v)
+		case float64:
+			err = s.BindFloat(a.Ordinal, v)
+		default:
+			err = fmt.Errorf("database: a parameter is a %T", v)
+		}
+		if err == nil && a.Name != "" {
+			err = errors.New("database: parameters have no names")
+		}
+		if err != nil {
+			return errors.Join(err, s.ClearBindings())
+		}
+	}
+	return nil
+}
+
+// rows are what a query gives.
+type rows struct {
+	*stmt
+	ctx    context.Context
+	values []any
+}
+
+func (r *rows) Columns() []string { return r.columns }
+func (r *rows) Close() error      { return errors.Join(r.Reset(), r.ClearBindings()) }
+
+func (r *rows) Next(into []driver.Value) error {
+	e := r.Conn()
+	defer e.SetInterrupt(e.SetInterrupt(r.ctx))
+	if !r.Step() {
+		return cmp.Or(r.Err(), io.EOF)
+	}
+	if err := r.Stmt.Columns(r.values...); err != nil {
+		return err
+	}
+	for i, v := range r.values {
+		if b, ok := v.([]byte); ok && b == nil {
+			v = []byte{} // an empty value is not an absent one
+		}
+		into[i], r.values[i] = v, nil
+	}
 	return nil
 }
 
@@ -106,14 +232,33 @@ func discard(c *sql.Conn) {
 	_ = c.Close()
 }
 
+// covered is a context whose end only the engine is to see. database/sql would
+// start a goroutine for each query that waits for the end.
+type covered struct{ context.Context }
+
+func (covered) Done() <-chan struct{} { return nil }
+func (covered) Err() error            { return nil }
+
+func uncovered(ctx context.Context) context.Context {
+	if c, ok := ctx.(covered); ok {
+		return c.Context
+	}
+	return ctx
+}
+
 // nested is a connection that is inside of a transaction already. What begins
 // a transaction on it gets a savepoint, so that all of it can be undone at once.
-// It also takes several statements at a time, as migrations may hold.
+// It also takes several statements at a time, as migrations may hold, and
+// otherwise is the engine's own driver, as the migrations' runner expects.
 type nested struct{ *conn }
 
 func (n nested) Connect(context.Context) (driver.Conn, error) { return n, nil }
 func (n nested) Driver() driver.Driver                        { return &sqlitedriver.SQLite{} }
 func (n nested) Close() error                                 { return nil }
+
+func (n nested) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return n.Conn.PrepareContext(ctx, query)
+}
 
 func (n nested) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	return n.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)

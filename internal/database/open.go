@@ -297,7 +297,7 @@ func (db *DB) Close() error {
 		db.reads.Wait()
 		err := errors.Join(db.readers.Close(), db.fold(), db.writers.Close())
 		db.closeErr = named(db.folder, err)
-		db.signals.send()
+		db.signals.all()
 	})
 	return db.closeErr
 }

@@ -228,6 +228,7 @@ func TestSettings(t *testing.T) {
 	err := db.Write(ctx, func(tx *Tx) error {
 		for pragma, want := range map[string]string{
 			"journal_mode": "wal", "synchronous": "2", "fullfsync": "1", "foreign_keys": "1", "busy_timeout": "5000",
+			"temp_store": "2",
 		} {
 			got, err := column[string](tx, "PRAGMA "+pragma)
 			if err != nil || !slices.Equal(got, []string{want}) {

@@ -84,11 +84,12 @@ func IsUnique(err error) bool {
 // what it is, and so does an error that a caller's function made itself. The
 // folder is where free space is looked for.
 func named(folder string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var r *refusal.Refusal
 	var k *refusal.Kind
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &r), errors.As(err, &k):
 		return err
 	case is(err, sqlite3.INTERRUPT, context.Canceled, context.DeadlineExceeded, sql.ErrTxDone):

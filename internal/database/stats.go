@@ -59,40 +59,82 @@ func (w *writer) count(group []*job, lost error) {
 	}
 }
 
+// Topic is something that changes, named by the store whose rows it is. It means
+// nothing to this package.
+type Topic string
+
 // signals wakes subscribers.
 type signals struct {
 	mu   sync.Mutex
-	subs map[chan struct{}]struct{}
+	subs map[chan struct{}]struct{}           // all of them
+	any  map[chan struct{}]struct{}           // those to whom everything matters
+	by   map[Topic]map[chan struct{}]struct{} // the others, by what matters to them
 }
 
 // Subscribe returns a channel that gets a signal after every commit of this
-// process that changed a row, before those who wrote get their answer. Signals
-// that nobody has taken yet count as one, so the writer never waits. Commits of
-// other processes give none. Whoever waits for a change subscribes first, then
-// reads, then waits; the signal says only that it is worth reading again.
+// process that changed a row, before those who wrote get their answer. Where
+// topics are given, it is only the commits of functions that named one of them
+// with [Tx.Tell]. Signals that nobody has taken yet count as one, so the writer
+// never waits. Whoever waits for a change subscribes first, then reads, then
+// waits; the signal says only that it is worth reading again.
+//
+// What other processes commit is noticed when this one next begins to write,
+// even if that changes nothing. Then every subscriber gets a signal, since nobody
+// can tell what it was.
 //
 // The channel is never closed, but gets a last signal when the database closes.
 // The caller must call cancel when done and bounds how many it subscribes.
-func (db *DB) Subscribe() (ch <-chan struct{}, cancel func()) {
+func (db *DB) Subscribe(topics ...Topic) (ch <-chan struct{}, cancel func()) {
 	s := &db.signals
 	sub := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs == nil {
-		s.subs = map[chan struct{}]struct{}{}
+		s.subs, s.any = map[chan struct{}]struct{}{}, map[chan struct{}]struct{}{}
+		s.by = map[Topic]map[chan struct{}]struct{}{}
 	}
 	s.subs[sub] = struct{}{}
+	if len(topics) == 0 {
+		s.any[sub] = struct{}{}
+	}
+	for _, t := range topics {
+		if s.by[t] == nil {
+			s.by[t] = map[chan struct{}]struct{}{}
+		}
+		s.by[t][sub] = struct{}{}
+	}
 	return sub, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.subs, sub)
+		delete(s.any, sub)
+		for _, t := range topics {
+			if delete(s.by[t], sub); len(s.by[t]) == 0 {
+				delete(s.by, t)
+			}
+		}
 	}
 }
 
-func (s *signals) send() {
+// changed signals a commit of functions that named these topics.
+func (s *signals) changed(topics []Topic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for sub := range s.subs {
+	wake(s.any)
+	for _, t := range topics {
+		wake(s.by[t])
+	}
+}
+
+// all signals everybody.
+func (s *signals) all() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wake(s.subs)
+}
+
+func wake(subs map[chan struct{}]struct{}) {
+	for sub := range subs {
 		select {
 		case sub <- struct{}{}:
 		default:

@@ -29,6 +29,7 @@ type Queryer interface {
 // reason no statement may begin or end a transaction or say OR ROLLBACK.
 type Tx struct {
 	w     *writer
+	told  []Topic
 	over  bool
 	open  []func() // closes what queries have left open
 	fault error    // after which the engine may have undone the whole transaction
@@ -78,6 +79,11 @@ func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	return row
 }
 
+// Tell names what the function changes, for those who subscribed to it. They get
+// their signal once the commit is on the disk, and none if the function's writes
+// are undone or there are none.
+func (tx *Tx) Tell(topics ...Topic) { tx.told = append(tx.told, topics...) }
+
 // usable is asked before each statement. After some errors the engine has
 // undone the transaction, and what is run then would be committed by itself.
 func (tx *Tx) usable(ctx context.Context) error {
@@ -121,53 +127,81 @@ func (db *DB) Read(ctx context.Context, fn func(q Queryer) error) error {
 		return err
 	}
 	defer db.leave()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(db.closing, cancel)()
-	tx, err := db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err == nil {
-		defer func() { _ = tx.Rollback() }()
-		s := &snapshot{tx, ctx, nil}
-		defer s.end()
-		err = fn(s)
-	}
-	err = db.named(err)
+	err := db.named(db.snapshot(ctx, fn))
 	if is(err, ErrCancelled) && db.closing.Err() != nil {
 		return ErrClosed.Because(err)
 	}
 	return err
 }
 
-// snapshot stops a statement when either its own context or the read ends.
+// snapshot runs fn in a transaction for reading. The connections for it cannot
+// write.
+func (db *DB) snapshot(ctx context.Context, fn func(q Queryer) error) error {
+	conn, err := db.readers.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s := &snapshot{conn: conn, ctx: reading{ctx, ctx, db.closing}}
+	if err := run(s.ctx, conn, "BEGIN"); err != nil {
+		return err
+	}
+	defer func() {
+		s.end()
+		if run(context.Background(), conn, "ROLLBACK") != nil {
+			discard(conn)
+		}
+	}()
+	return fn(s)
+}
+
+// snapshot stops a statement when its own context or the read's ends, or when the
+// database closes.
 type snapshot struct {
-	tx   *sql.Tx
-	ctx  context.Context
-	ends []func()
+	conn *sql.Conn
+	ctx  reading
+	over bool
+	open []func() // closes what queries have left open
 }
 
 func (s *snapshot) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return s.tx.QueryContext(s.both(ctx), query, args...)
+	if s.over {
+		return nil, errOver
+	}
+	rows, err := s.conn.QueryContext(s.both(ctx), query, args...)
+	if err == nil {
+		s.open = append(s.open, func() { _ = rows.Close() })
+	}
+	return rows, err
 }
 
 func (s *snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return s.tx.QueryRowContext(s.both(ctx), query, args...)
+	row := s.conn.QueryRowContext(s.both(ctx), query, args...)
+	s.open = append(s.open, func() { _ = row.Scan() }) // the only way to close one
+	return row
 }
 
 func (s *snapshot) both(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.ctx, cancel)
-	if s.ctx.Err() != nil {
-		cancel() // AfterFunc would take a moment
-	}
-	s.ends = append(s.ends, func() { stop(); cancel() })
-	return ctx
+	r := s.ctx
+	r.query = ctx
+	return covered{r}
 }
 
 func (s *snapshot) end() {
-	for _, end := range s.ends {
-		end()
+	s.over = true
+	for _, closeIt := range s.open {
+		closeIt()
 	}
 }
+
+// reading is the context of a read. The engine asks it again and again whether it
+// has ended.
+type reading struct {
+	context.Context
+	query, closing context.Context
+}
+
+func (r reading) Err() error { return cmp.Or(r.Context.Err(), r.query.Err(), r.closing.Err()) }
 
 func (db *DB) named(err error) error { return named(db.folder, err) }
 

@@ -63,6 +63,7 @@ type job struct {
 	done  chan error // has room for the answer, so that the writer never waits
 	err   error      // of fn; its writes are undone then
 	wrote bool
+	told  []Topic
 }
 
 // queue holds the jobs that wait, first in, first out.
@@ -132,6 +133,9 @@ type writer struct {
 	group []*job    // taken from the queue and not yet answered
 
 	failing bool // the last group was not committed
+	// version is what the connection said of others' commits, or -1 for a new
+	// connection, whose numbers are not those of the one before.
+	version int64
 
 	mu    sync.Mutex
 	stats Stats
@@ -218,11 +222,34 @@ func (w *writer) begin() (err error) {
 		if w.conn, err = w.db.writers.Conn(context.Background()); err != nil {
 			return w.db.named(err)
 		}
+		w.version = -1
+		// What undoing one function may need is kept in memory. The engine would
+		// make a temporary file for each that changes more than 16 pages.
+		if err = w.exec("PRAGMA temp_store = MEMORY"); err != nil {
+			w.drop()
+			return err
+		}
 	}
-	if err = w.exec("BEGIN IMMEDIATE"); err != nil && !errors.Is(err, ErrBusy) {
-		w.drop()
+	if err = w.exec("BEGIN IMMEDIATE"); err != nil {
+		if !errors.Is(err, ErrBusy) {
+			w.drop()
+		}
+		return err
 	}
-	return err
+	w.notice()
+	return nil
+}
+
+// notice signals everybody if another process has committed something since the
+// last group. The engine's number tells only others' commits.
+func (w *writer) notice() {
+	version := int64(-1)
+	// If it cannot be told, it may have changed; what is wrong will be met again.
+	_ = w.conn.QueryRowContext(context.Background(), "PRAGMA data_version").Scan(&version)
+	if version != w.version || version < 0 {
+		w.db.signals.all()
+	}
+	w.version = version
 }
 
 // runJob runs one function. An error means that the whole transaction is lost.
@@ -253,7 +280,7 @@ func (w *writer) runJob(j *job) error {
 	if err == nil {
 		err = w.exec("RELEASE job")
 	}
-	j.wrote = j.err == nil && after.changes > before.changes
+	j.wrote, j.told = j.err == nil && after.changes > before.changes, tx.told
 	return err
 }
 
@@ -302,8 +329,8 @@ func (w *writer) answer(lost error) {
 		w.db.log.Info("changes are committed again")
 	}
 	w.failing = lost != nil
-	if lost == nil && slices.ContainsFunc(group, func(j *job) bool { return j.wrote }) {
-		w.db.signals.send()
+	if lost == nil {
+		w.signal(group)
 	}
 	for _, j := range group {
 		if lost != nil {
@@ -311,6 +338,20 @@ func (w *writer) answer(lost error) {
 		} else {
 			j.done <- j.err
 		}
+	}
+}
+
+// signal wakes those who wait for what a group changed.
+func (w *writer) signal(group []*job) {
+	var wrote bool
+	var told []Topic
+	for _, j := range group {
+		if j.wrote {
+			wrote, told = true, append(told, j.told...)
+		}
+	}
+	if wrote {
+		w.db.signals.changed(told)
 	}
 }
 
@@ -325,5 +366,5 @@ func (w *writer) drop() {
 // exec runs one of the writer's own statements. No context: being interrupted
 // in the middle would undo the work of others.
 func (w *writer) exec(query string) error {
-	return w.db.exec(context.Background(), w.conn, query)
+	return w.db.named(run(context.Background(), w.conn, query))
 }

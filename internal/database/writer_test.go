@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -403,6 +404,124 @@ func TestSubscribe(t *testing.T) {
 	_ = add(db, "last")
 	if signalled(sub) || signalled(other) {
 		t.Error("a signal after cancel")
+	}
+}
+
+// TestTopics subscribes to some of what changes.
+func TestTopics(t *testing.T) {
+	c := tempConfig(t)
+	db := mustOpen(t, c)
+	if err := add(db, "begun"); err != nil { // the first group signals everybody
+		t.Fatal(explain(err))
+	}
+	a, cancelA := db.Subscribe("a", "b")
+	all, cancelAll := db.Subscribe()
+	defer cancelA()
+	defer cancelAll()
+	tell := func(topics ...Topic) func(*Tx) error {
+		return func(tx *Tx) error { tx.Tell(topics...); return insert(tx, rand.Text()) }
+	}
+	signalled := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		fn     func(tx *Tx) error
+		a, all bool
+	}{
+		{"one of two", tell("b"), true, true},
+		{"among others", tell("c", "a", "d"), true, true},
+		{"another", tell("c"), false, true},
+		{"none", tell(), false, true},
+		{"told and undone", func(tx *Tx) error { return errors.Join(tell("a")(tx), errors.New("no")) }, false, false},
+		{"told and not changed", func(tx *Tx) error { tx.Tell("a"); return nil }, false, false},
+	} {
+		_ = db.Write(ctx, test.fn)
+		if gotA, gotAll := signalled(a), signalled(all); gotA != test.a || gotAll != test.all {
+			t.Errorf("%s: signals %v and %v, want %v and %v", test.name, gotA, gotAll, test.a, test.all)
+		}
+	}
+	// In a group, each function tells its own.
+	h := hold(t, db)
+	refused := h.queue(ctx, func(tx *Tx) error { tx.Tell("a"); return errors.New("no") })
+	done := h.queue(ctx, tell("c"))
+	if err := errors.Join(h.let(), <-done); err != nil || <-refused == nil {
+		t.Fatal(explain(err))
+	}
+	if signalled(a) || !signalled(all) {
+		t.Error("a function that was undone told something")
+	}
+	// Ended twice, and the topics are free again.
+	_, cancel := db.Subscribe("a")
+	cancel()
+	cancel()
+	if n := len(db.signals.by["a"]); n != 1 {
+		t.Errorf("%d are subscribed", n)
+	}
+	cancelA()
+	if len(db.signals.by) != 0 || len(db.signals.subs) != 1 {
+		t.Errorf("left over: %v", db.signals.by)
+	}
+	last, cancelLast := db.Subscribe("a")
+	defer cancelLast()
+	if err := db.Close(); err != nil {
+		t.Fatal(explain(err))
+	}
+	if !signalled(last) {
+		t.Error("no signal when the database closed")
+	}
+}
+
+// TestOthersCommits hears of what another process commits, with the next group
+// and only once.
+func TestOthersCommits(t *testing.T) {
+	c := tempConfig(t)
+	db, other := mustOpen(t, c), mustOpen(t, c)
+	look := func() error { return db.Write(ctx, func(*Tx) error { return nil }) }
+	if err := errors.Join(look(), add(other, "begun"), look()); err != nil {
+		t.Fatal(explain(err))
+	}
+	sub, cancel := db.Subscribe("a")
+	defer cancel()
+	signalled := func() bool {
+		select {
+		case <-sub:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, test := range []struct {
+		name string
+		do   func() error
+		want bool
+	}{
+		{"nothing", look, false},
+		{"the other's commit", func() error { return errors.Join(add(other, "1"), look()) }, true},
+		{"nothing more", look, false},
+		{"an own commit", func() error { return errors.Join(add(db, "2"), look()) }, false},
+		{"the other's reading", func() error { names(t, other); return look() }, false},
+		{"two commits of the other", func() error { return errors.Join(add(other, "3"), add(other, "4"), look()) }, true},
+		{"both at once", func() error { return errors.Join(add(other, "5"), add(db, "6")) }, true},
+		{"a new connection", func() error {
+			return db.Write(ctx, func(tx *Tx) error { tx.w.db.writer.version = -1; return nil })
+		}, false},
+	} {
+		if err := test.do(); err != nil {
+			t.Fatal(explain(err))
+		}
+		if got := signalled(); got != test.want {
+			t.Errorf("%s: signal is %v", test.name, got)
+		}
+	}
+	// What a connection that was lost would have noticed is taken for changed.
+	if err := look(); err != nil || !signalled() {
+		t.Errorf("after a new connection: no signal, %v", err)
 	}
 }
 

@@ -127,3 +127,19 @@ func TestRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRunnerIsForJobsThatCouldRun holds that a job that waits for others is not
+// said to lack a device.
+func TestNoRunnerIsForJobsThatCouldRun(t *testing.T) {
+	h, k := newAPI(t)
+	const ask = `"kind":"llm.generate","owner":"alice","payload":{"prompt":"p"}}`
+	for body, want := range map[string]bool{
+		`{"id":"waits",` + ask:                     true,
+		`{"id":"blocked","dependsOn":["x"],` + ask: false,
+	} {
+		w := call(h, "Bearer "+k.Text(), "POST", "/v1/jobs", body)
+		if w.Code != http.StatusCreated || strings.Contains(w.Body.String(), `"noRunner"`) != want {
+			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+}

@@ -2,12 +2,10 @@ package sqlite_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,56 +17,6 @@ import (
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/match"
 )
-
-// TestPlans holds that the questions asked at every claim, heartbeat and sweep
-// are answered from an index, whatever waits: none of them may scan a table or
-// sort.
-func TestPlans(t *testing.T) {
-	dir := t.TempDir()
-	store, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "site.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for _, query := range []string{
-		`SELECT claimable_at, seq FROM queue WHERE kind = 'k' AND reach = 'r' AND name = 'n' AND claimable_at <= 1
-			AND NOT EXISTS (SELECT 1 FROM refusals r WHERE r.runner_id = 'r' AND r.seq = queue.seq) ORDER BY claimable_at, seq LIMIT 4`,
-		`SELECT * FROM jobs WHERE lease_id IS NOT NULL AND lease_expires_at <= 1 ORDER BY lease_expires_at LIMIT 64`,
-		`SELECT * FROM jobs WHERE state = 'queued' AND deadline_at IS NOT NULL AND deadline_at <= 1 ORDER BY deadline_at LIMIT 64`,
-		`SELECT * FROM jobs WHERE state = 'queued' AND claimable_at IS NOT NULL AND claimable_at + ttl_ms <= 1 ORDER BY claimable_at + ttl_ms LIMIT 64`,
-		`SELECT count(*) FROM claims WHERE runner_id = 'r' AND request = x'00'`,
-		`SELECT id, lease_id FROM jobs WHERE lease_runner = 'r' AND lease_id IS NOT NULL AND cancel_requested = 1`,
-		`SELECT d.seq FROM dependencies d JOIN jobs j ON j.seq = d.seq WHERE d.on_id = 'x' AND j.state = 'queued' AND j.claimable_at IS NULL`,
-		`SELECT seq FROM jobs WHERE done_at IS NOT NULL AND has_content = 1 AND done_at < 1 ORDER BY done_at LIMIT 256`,
-		`DELETE FROM queue WHERE seq = 1`,
-	} {
-		rows, err := db.Query(`EXPLAIN QUERY PLAN ` + query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(detail, "SCAN") || strings.Contains(detail, "TEMP B-TREE") {
-				t.Errorf("%s\nin %s", detail, query)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		rows.Close()
-	}
-}
 
 // BenchmarkClaim claims and gives back with few and with many jobs waiting: jobs
 // that fit the claimer, and jobs that do not.
@@ -119,11 +67,11 @@ func benchmarkClaim(b *testing.B, fits bool, waiting int) {
 		}
 		binary.BigEndian.PutUint64(c.Request[:], uint64(n))
 		got, err := store.Jobs().Claim(ctx, c)
-		if err != nil || (len(got) == 4) != fits {
-			b.Fatalf("claimed %d, %v", len(got), err)
+		if err != nil || (len(got.Jobs) == 4) != fits {
+			b.Fatalf("claimed %d, %v", len(got.Jobs), err)
 		}
 		r := site.Release{RunnerID: runner, Now: storetest.T0}
-		for _, j := range got {
+		for _, j := range got.Jobs {
 			r.Grants = append(r.Grants, ai.Grant{JobID: j.ID, LeaseID: j.Lease.ID})
 		}
 		if _, err := store.Jobs().Release(ctx, r); err != nil {

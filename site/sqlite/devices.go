@@ -33,10 +33,10 @@ func scanRunner(r scanner) (site.Runner, error) {
 		return site.Runner{}, &damage{what: "runner", id: string(n.ID), column: column}
 	}
 	var err error
-	if n.Device, err = readDevice(device); err != nil {
+	if n.Device, err = identities.get(device); err != nil {
 		return bad("device")
 	}
-	if n.Capabilities, err = capabilitiesShape.Read([]byte(capabilities), kept); err != nil {
+	if n.Capabilities, err = readCapabilities(capabilities); err != nil {
 		return bad("capabilities")
 	}
 	switch {
@@ -56,14 +56,26 @@ func runnerBy(ctx context.Context, q database.Queryer, where string, args ...any
 	return r, err
 }
 
-// worker reads a device that may work. It returns [site.ErrNoRunner] or
+// standing is what decides whether a device gets work.
+type standing struct {
+	owner   ai.Owner
+	paused  bool
+	revoked bool
+}
+
+const workerQuery = `SELECT owner, paused, revoked_at IS NOT NULL FROM runners WHERE id = ?`
+
+// worker looks at a device that is to work. It returns [site.ErrNoRunner] or
 // [site.ErrRunnerRevoked].
-func worker(ctx context.Context, q database.Queryer, id ai.RunnerID) (site.Runner, error) {
-	r, err := runnerBy(ctx, q, `id = ?`, id)
-	if err == nil && r.Revoked() {
-		return site.Runner{}, site.ErrRunnerRevoked
+func worker(ctx context.Context, q database.Queryer, id ai.RunnerID) (w standing, err error) {
+	err = q.QueryRowContext(ctx, workerQuery, id).Scan(&w.owner, &w.paused, &w.revoked)
+	if errors.Is(err, sql.ErrNoRows) {
+		return standing{}, site.ErrNoRunner
 	}
-	return r, err
+	if err == nil && w.revoked {
+		return standing{}, site.ErrRunnerRevoked
+	}
+	return w, err
 }
 
 // The states of a pairing's row.
@@ -130,10 +142,10 @@ func pending(ctx context.Context, q database.Queryer, userCode string, now ai.Mi
 	if err != nil {
 		return site.Pairing{}, err
 	}
-	if p.Device, err = readDevice(device); err != nil {
+	if p.Device, err = identities.get(device); err != nil {
 		return site.Pairing{}, &damage{what: "pairing", id: userCode, column: "device"}
 	}
-	if p.Capabilities, err = capabilitiesShape.Read([]byte(capabilities), kept); err != nil {
+	if p.Capabilities, err = readCapabilities(capabilities); err != nil {
 		return site.Pairing{}, &damage{what: "pairing", id: userCode, column: "capabilities"}
 	}
 	return p, nil
@@ -155,8 +167,7 @@ func (s devices) Approve(ctx context.Context, a site.Approval) (r site.Runner, e
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE runners SET revoked_at = ? WHERE key_id = ? AND owner = ? AND revoked_at IS NULL`,
-			a.Now, p.Device.Fingerprint().String(), a.Owner); err != nil {
+		if err := revoke(ctx, tx, a.Now, `key_id = ? AND owner = ?`, p.Device.Fingerprint().String(), a.Owner); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO runners
@@ -218,13 +229,13 @@ func (s devices) Poll(ctx context.Context, deviceCode [32]byte, now ai.Millis) (
 		case now >= collectableUntil(expires, approved.V):
 			return site.ErrNoPairing
 		}
-		if p.Runner, err = worker(ctx, tx, runner.V); err != nil {
+		if p.Runner, err = runnerBy(ctx, tx, `id = ?`, runner.V); err != nil {
+			return err
+		}
+		if p.Runner.Revoked() {
 			// Revoked or superseded before it was collected: there is nothing to
 			// collect any more.
-			if errors.Is(err, site.ErrRunnerRevoked) {
-				return site.ErrNoPairing
-			}
-			return err
+			return site.ErrNoPairing
 		}
 		p.Status = ai.PairApproved
 		_, err = tx.ExecContext(ctx, `UPDATE pairings SET collected = 1 WHERE device_code = ? AND collected = 0`, deviceCode[:])
@@ -252,13 +263,25 @@ func (s devices) SweepPairings(ctx context.Context, now ai.Millis) error {
 
 func sweepPairings(ctx context.Context, tx *database.Tx, now ai.Millis) error {
 	// Revoked rather than deleted, so that whoever still uses the id is told so.
-	if _, err := tx.ExecContext(ctx, `UPDATE runners SET revoked_at = ? WHERE revoked_at IS NULL AND id IN
+	err := revoke(ctx, tx, now, `id IN
 		(SELECT runner_id FROM pairings WHERE state = ? AND collected = 0 AND max(expires_at, approved_at + ?) <= ?)`,
-		now, pairApproved, site.CollectFor.Milliseconds(), now); err != nil {
+		pairApproved, site.CollectFor.Milliseconds(), now)
+	if err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM pairings WHERE expires_at <= ?`, now-pairingKeep)
+	_, err = tx.ExecContext(ctx, `DELETE FROM pairings WHERE expires_at <= ?`, now-pairingKeep)
 	return err
+}
+
+// revoke ends the rights of the devices that a condition names.
+func revoke(ctx context.Context, tx *database.Tx, now ai.Millis, where string, args ...any) error {
+	return each(ctx, tx, `UPDATE runners SET revoked_at = ? WHERE revoked_at IS NULL AND `+where+` RETURNING id`,
+		append([]any{now}, args...), func(r scanner) error {
+			var id ai.RunnerID
+			err := r.Scan(&id)
+			tx.Tell(ofRunner(id))
+			return err
+		})
 }
 
 // Runner returns a device; see [site.DeviceStore].
@@ -310,7 +333,7 @@ func (s devices) Runners(ctx context.Context, query site.RunnerQuery) ([]site.Ru
 // Revoke ends a device's rights; see [site.DeviceStore].
 func (s devices) Revoke(ctx context.Context, id ai.RunnerID, now ai.Millis) (r site.Runner, err error) {
 	err = s.write(ctx, func(tx *database.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE runners SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL`, now, id); err != nil {
+		if err := revoke(ctx, tx, now, `id = ?`, id); err != nil {
 			return err
 		}
 		var err error

@@ -21,20 +21,28 @@ type ending struct {
 
 // end ends a job that is not over and settles the jobs that wait for it.
 func end(ctx context.Context, tx *database.Tx, j jobRow, e ending) error {
+	tx.Tell(ofJob(j.ID))
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, reason = ?, updated_at = ?, done_at = ?, done_lease = ?, done_runner = ?,
 		cancel_requested = 0, lease_id = NULL, lease_runner = NULL, lease_expires_at = NULL, lease_request = NULL WHERE seq = ?`,
 		e.state, e.reason, e.now, e.now,
 		sql.Null[ai.LeaseID]{V: e.lease, Valid: e.lease != ""}, sql.Null[ai.RunnerID]{V: e.runner, Valid: e.runner != ""}, j.seq); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM queue WHERE seq = ?`, j.seq); err != nil {
-		return err
+	if j.Lease == nil { // what is held stands in no queue
+		if _, err := tx.ExecContext(ctx, `DELETE FROM queue WHERE seq = ?`, j.seq); err != nil {
+			return err
+		}
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE owners SET open = open - 1 WHERE owner = ?`, j.Owner); err != nil {
+	var open int
+	err := tx.QueryRowContext(ctx, `UPDATE owners SET open = open - 1 WHERE owner = ? RETURNING open`, j.Owner).Scan(&open)
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // nobody counted
+	case err != nil:
 		return err
-	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM owners WHERE owner = ? AND open <= 0`, j.Owner); err != nil {
-		return err
+	case open <= 0:
+		if _, err := tx.ExecContext(ctx, `DELETE FROM owners WHERE owner = ?`, j.Owner); err != nil {
+			return err
+		}
 	}
 	return settleDependents(ctx, tx, j.ID, e.now)
 }
@@ -47,8 +55,7 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 	}
 	err = s.write(ctx, func(tx *database.Tx) error {
 		done = site.Completed{}
-		r, err := worker(ctx, tx, c.RunnerID)
-		if err != nil {
+		if _, err := worker(ctx, tx, c.RunnerID); err != nil {
 			return err
 		}
 		j, err := held(ctx, tx, c.Grant, c.RunnerID, c.Now)
@@ -59,13 +66,10 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 		if err != nil {
 			return err
 		}
-		device, err := keepIdentity(r.Device)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO job_content (seq, result, device, disposition) VALUES (?, ?, ?, ?)
+		if _, err := tx.ExecContext(ctx, `INSERT INTO job_content (seq, result, disposition, device)
+			SELECT ?, ?, ?, device FROM runners WHERE id = ?
 			ON CONFLICT (seq) DO UPDATE SET result = excluded.result, device = excluded.device, disposition = excluded.disposition`,
-			j.seq, envelope, device, c.Disposition); err != nil {
+			j.seq, envelope, c.Disposition, c.RunnerID); err != nil {
 			return err
 		}
 		done = site.Completed{Accepted: true, State: c.Disposition.State()}
@@ -88,6 +92,7 @@ func (s jobs) Cancel(ctx context.Context, id ai.JobID, now ai.Millis) (job site.
 		case j.State == ai.StateQueued:
 			err = end(ctx, tx, j, ending{state: ai.StateCanceled, reason: site.ReasonApp, now: now})
 		case !j.State.Terminal() && !j.CancelRequested:
+			tx.Tell(ofJob(id))
 			_, err = tx.ExecContext(ctx, `UPDATE jobs SET cancel_requested = 1, updated_at = ? WHERE seq = ?`, now, j.seq)
 		}
 		if err != nil {
@@ -131,7 +136,7 @@ func (s jobs) Sweep(ctx context.Context, now ai.Millis) (swept site.Swept, err e
 // sweep first requeues lapsed leases and then expires what waits too long, so
 // that a held job whose deadline has passed does both in one sweep.
 func (s *Store) sweep(ctx context.Context, tx *database.Tx, now ai.Millis) (swept site.Swept, err error) {
-	lapsed, err := s.due(ctx, tx, `lease_id IS NOT NULL AND lease_expires_at <= ? ORDER BY lease_expires_at`, now)
+	lapsed, err := s.due(ctx, tx, lapsedQuery, now)
 	if err != nil {
 		return swept, err
 	}
@@ -140,8 +145,8 @@ func (s *Store) sweep(ctx context.Context, tx *database.Tx, now ai.Millis) (swep
 			return swept, err
 		}
 	}
-	expire := func(where string, reason site.Reason) (int, error) {
-		late, err := s.due(ctx, tx, where, now)
+	expire := func(query string, reason site.Reason) (int, error) {
+		late, err := s.due(ctx, tx, query, now)
 		for _, j := range late {
 			if err == nil {
 				err = end(ctx, tx, j, ending{state: ai.StateExpired, reason: reason, now: now})
@@ -149,11 +154,11 @@ func (s *Store) sweep(ctx context.Context, tx *database.Tx, now ai.Millis) (swep
 		}
 		return len(late), err
 	}
-	deadlines, err := expire(`state = 'queued' AND deadline_at IS NOT NULL AND deadline_at <= ? ORDER BY deadline_at`, site.ReasonDeadline)
+	deadlines, err := expire(deadlineQuery, site.ReasonDeadline)
 	if err != nil {
 		return swept, err
 	}
-	ttls, err := expire(`state = 'queued' AND claimable_at IS NOT NULL AND claimable_at + ttl_ms <= ? ORDER BY claimable_at + ttl_ms`, site.ReasonTTL)
+	ttls, err := expire(ttlQuery, site.ReasonTTL)
 	if err != nil {
 		return swept, err
 	}
@@ -163,11 +168,21 @@ func (s *Store) sweep(ctx context.Context, tx *database.Tx, now ai.Millis) (swep
 	}, nil
 }
 
+// What is due at an instant, the longest due first.
+const (
+	lapsedQuery = `SELECT ` + jobColumns + ` FROM jobs
+		WHERE lease_id IS NOT NULL AND lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?`
+	deadlineQuery = `SELECT ` + jobColumns + ` FROM jobs
+		WHERE state = 'queued' AND deadline_at IS NOT NULL AND deadline_at <= ? ORDER BY deadline_at LIMIT ?`
+	ttlQuery = `SELECT ` + jobColumns + ` FROM jobs
+		WHERE state = 'queued' AND claimable_at IS NOT NULL AND claimable_at + ttl_ms <= ? ORDER BY claimable_at + ttl_ms LIMIT ?`
+)
+
 // due reads the first jobs of a sort that are due. Damaged ones are set aside.
-func (s *Store) due(ctx context.Context, tx *database.Tx, where string, now ai.Millis) ([]jobRow, error) {
+func (s *Store) due(ctx context.Context, tx *database.Tx, query string, now ai.Millis) ([]jobRow, error) {
 	var list []jobRow
 	var damaged []*damage
-	err := each(ctx, tx, `SELECT `+jobColumns+` FROM jobs WHERE `+where+` LIMIT ?`, []any{now, sweepBound}, func(r scanner) error {
+	err := each(ctx, tx, query, []any{now, sweepBound}, func(r scanner) error {
 		j, err := scanJob(r)
 		var d *damage
 		switch {
@@ -190,12 +205,20 @@ func (s *Store) due(ctx context.Context, tx *database.Tx, where string, now ai.M
 // purgeBound is how many jobs one purge removes of each sort.
 const purgeBound = 256
 
+// What may be removed, the oldest first.
+const (
+	contentsQuery = `SELECT seq FROM jobs
+		WHERE done_at IS NOT NULL AND has_content = 1 AND done_at < ? ORDER BY done_at LIMIT ?`
+	rowsQuery = `SELECT seq FROM jobs WHERE done_at IS NOT NULL AND done_at < ?
+		AND NOT EXISTS (SELECT 1 FROM dependencies d JOIN jobs w ON w.seq = d.seq WHERE d.on_id = jobs.id AND w.done_at IS NULL)
+		ORDER BY done_at LIMIT ?`
+)
+
 // Purge removes what retention allows; see [site.JobStore].
 func (s jobs) Purge(ctx context.Context, p site.Purge) (purged site.Purged, err error) {
 	err = s.write(ctx, func(tx *database.Tx) error {
 		purged = site.Purged{}
-		contents, err := seqs(ctx, tx, `SELECT seq FROM jobs
-			WHERE done_at IS NOT NULL AND has_content = 1 AND done_at < ? ORDER BY done_at LIMIT ?`, p.ContentBefore, purgeBound)
+		contents, err := seqs(ctx, tx, contentsQuery, p.ContentBefore, purgeBound)
 		if err != nil {
 			return err
 		}
@@ -207,9 +230,7 @@ func (s jobs) Purge(ctx context.Context, p site.Purge) (purged site.Purged, err 
 				return err
 			}
 		}
-		rows, err := seqs(ctx, tx, `SELECT seq FROM jobs WHERE done_at IS NOT NULL AND done_at < ?
-			AND NOT EXISTS (SELECT 1 FROM dependencies d JOIN jobs w ON w.seq = d.seq WHERE d.on_id = jobs.id AND w.done_at IS NULL)
-			ORDER BY done_at LIMIT ?`, p.RowsBefore, purgeBound)
+		rows, err := seqs(ctx, tx, rowsQuery, p.RowsBefore, purgeBound)
 		if err != nil {
 			return err
 		}

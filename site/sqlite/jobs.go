@@ -144,11 +144,13 @@ func settle(ctx context.Context, tx *database.Tx, seq int64, now ai.Millis) erro
 	return queue(ctx, tx, j, now)
 }
 
+const dependentsQuery = `SELECT d.seq FROM dependencies d JOIN jobs j ON j.seq = d.seq
+	WHERE d.on_id = ? AND j.state = ? AND j.claimable_at IS NULL ORDER BY d.seq`
+
 // settleDependents settles every job that names id.
 func settleDependents(ctx context.Context, tx *database.Tx, id ai.JobID, now ai.Millis) error {
 	var waiting []int64
-	err := each(ctx, tx, `SELECT d.seq FROM dependencies d JOIN jobs j ON j.seq = d.seq
-		WHERE d.on_id = ? AND j.state = ? AND j.claimable_at IS NULL ORDER BY d.seq`, []any{id, ai.StateQueued}, func(r scanner) error {
+	err := each(ctx, tx, dependentsQuery, []any{id, ai.StateQueued}, func(r scanner) error {
 		var seq int64
 		err := r.Scan(&seq)
 		waiting = append(waiting, seq)
@@ -169,7 +171,9 @@ func queue(ctx context.Context, tx *database.Tx, j jobRow, now ai.Millis) error 
 		ai.StateQueued, now, now, j.seq); err != nil {
 		return err
 	}
+	tx.Tell(ofJob(j.ID))
 	add := func(reach, name string) error {
+		tx.Tell(place{j.Kind, reach, name}.topic())
 		_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO queue (kind, reach, name, claimable_at, seq) VALUES (?, ?, ?, ?, ?)`,
 			j.Kind, reach, name, now, j.seq)
 		return err
@@ -188,13 +192,6 @@ func queue(ctx context.Context, tx *database.Tx, j jobRow, now ai.Millis) error 
 	}
 	return err
 }
-
-// The ways of reaching a job that waits; see the table queue.
-const (
-	reachOwn    = "own"
-	reachOpen   = "open"
-	reachListed = "listed"
-)
 
 // known reads a job by its id, with what it waits for. It returns
 // [site.ErrNoJob], [site.ErrSetAside] or a *damage.
@@ -231,13 +228,20 @@ func (s jobs) Job(ctx context.Context, id ai.JobID) (job site.Job, err error) {
 }
 
 // Claim grants waiting jobs; see [site.JobStore].
-func (s jobs) Claim(ctx context.Context, c site.Claim) (granted []site.Job, err error) {
+func (s jobs) Claim(ctx context.Context, c site.Claim) (got site.Claimed, err error) {
+	if c.LookFirst {
+		var worth bool
+		if worth, got.Paused, err = s.look(ctx, c); err != nil || !worth {
+			return got, err
+		}
+	}
 	err = s.write(ctx, func(tx *database.Tx) error {
-		granted = nil
+		got = site.Claimed{}
 		r, err := worker(ctx, tx, c.RunnerID)
 		if err != nil {
 			return err
 		}
+		got.Paused = r.paused
 		if _, err := s.sweep(ctx, tx, c.Now); err != nil {
 			return err
 		}
@@ -246,49 +250,82 @@ func (s jobs) Claim(ctx context.Context, c site.Claim) (granted []site.Job, err 
 			return err
 		}
 		if repeat {
-			return each(ctx, tx, `SELECT `+jobColumns+` FROM jobs WHERE lease_runner = ? AND lease_request = ? AND lease_id IS NOT NULL ORDER BY seq`,
-				[]any{c.RunnerID, c.Request[:]}, func(row scanner) error {
-					j, err := scanJob(row)
-					if err == nil {
-						granted = append(granted, j.Job)
-					}
-					return err
-				})
+			return each(ctx, tx, grantedQuery, []any{c.RunnerID, c.Request[:]}, func(row scanner) error {
+				j, err := scanJob(row)
+				if err == nil {
+					got.Jobs = append(got.Jobs, j.Job)
+				}
+				return err
+			})
 		}
-		if r.Paused {
+		if r.paused {
 			return nil
 		}
-		heads, err := heads(ctx, tx, c, r.Owner)
+		heads, err := heads(ctx, tx, c, r.owner)
 		if err != nil {
 			return err
 		}
 		for _, h := range heads {
-			if len(granted) >= c.Max {
+			if len(got.Jobs) >= c.Max {
 				break
 			}
-			j, err := s.grant(ctx, tx, c, r, h)
+			j, err := s.grant(ctx, tx, c, h)
 			if err != nil {
 				return err
 			}
 			if j != nil {
-				granted = append(granted, *j)
+				got.Jobs = append(got.Jobs, *j)
 			}
 		}
-		if len(granted) == 0 {
+		if len(got.Jobs) == 0 {
 			return nil
 		}
+		tx.Tell(ofRequest(c))
 		_, err = tx.ExecContext(ctx, `INSERT INTO claims (runner_id, request, at) VALUES (?, ?, ?)`, c.RunnerID, c.Request[:], c.Now)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return site.Claimed{}, err
 	}
-	return granted, nil
+	return got, nil
 }
+
+// look reports whether a claim would find anything to do, on a snapshot and
+// without writing.
+func (s jobs) look(ctx context.Context, c site.Claim) (worth, paused bool, err error) {
+	err = s.read(ctx, func(q database.Queryer) error {
+		r, err := worker(ctx, q, c.RunnerID)
+		if err != nil {
+			return err
+		}
+		paused = r.paused
+		var lapsed bool
+		if err := q.QueryRowContext(ctx, lookQuery, c.RunnerID, c.Request[:], c.Now).Scan(&worth, &lapsed); err != nil || worth || paused {
+			return err
+		}
+		one := c
+		one.Max = 1
+		heads, err := heads(ctx, q, one, r.owner)
+		worth = lapsed || len(heads) > 0
+		return err
+	})
+	return worth, paused, err
+}
+
+// lookQuery asks whether the request is a repeat, and whether a lease has lapsed
+// that no sweep has come to.
+const lookQuery = `SELECT EXISTS (SELECT 1 FROM claims WHERE runner_id = ? AND request = ?),
+	EXISTS (SELECT 1 FROM jobs WHERE lease_id IS NOT NULL AND lease_expires_at <= ?)`
+
+// grantedQuery asks what is left of a request's grants, in the order of arrival.
+const grantedQuery = `SELECT ` + jobColumns + ` FROM jobs
+	WHERE lease_runner = ? AND lease_request = ? AND lease_id IS NOT NULL ORDER BY seq`
+
+const repeatedQuery = `SELECT count(*) FROM claims WHERE runner_id = ? AND request = ?`
 
 func repeated(ctx context.Context, q database.Queryer, c site.Claim) (bool, error) {
 	var n int
-	err := q.QueryRowContext(ctx, `SELECT count(*) FROM claims WHERE runner_id = ? AND request = ?`, c.RunnerID, c.Request[:]).Scan(&n)
+	err := q.QueryRowContext(ctx, repeatedQuery, c.RunnerID, c.Request[:]).Scan(&n)
 	return n > 0, err
 }
 
@@ -299,6 +336,11 @@ type head struct {
 	offer       match.Offer
 }
 
+const headsQuery = `SELECT claimable_at, seq FROM queue
+	WHERE kind = ? AND reach = ? AND name = ? AND claimable_at <= ?
+	AND NOT EXISTS (SELECT 1 FROM refusals r WHERE r.runner_id = ? AND r.seq = queue.seq)
+	ORDER BY claimable_at, seq LIMIT ?`
+
 // heads reads the first jobs of every queue that the claim's offers reach, in
 // the order in which they are to be granted. Each queue gives up to Max, so the
 // oldest Max of all are among them.
@@ -306,21 +348,13 @@ func heads(ctx context.Context, q database.Queryer, c site.Claim, owner ai.Owner
 	var list []head
 	for _, o := range c.Offers {
 		o.Offer.Owner = owner
-		queues := [][2]string{{reachOwn, string(owner)}}
-		if shared(o.Offer) {
-			queues = append(queues, [2]string{reachOpen, ""}, [2]string{reachListed, string(owner)})
-		}
-		for _, at := range queues {
-			err := each(ctx, q, `SELECT claimable_at, seq FROM queue
-				WHERE kind = ? AND reach = ? AND name = ? AND claimable_at <= ?
-				AND NOT EXISTS (SELECT 1 FROM refusals r WHERE r.runner_id = ? AND r.seq = queue.seq)
-				ORDER BY claimable_at, seq LIMIT ?`,
-				[]any{o.Kind, at[0], at[1], c.Now, c.RunnerID, c.Max}, func(r scanner) error {
-					h := head{offer: o.Offer}
-					err := r.Scan(&h.claimableAt, &h.seq)
-					list = append(list, h)
-					return err
-				})
+		for _, at := range reaches(o, owner) {
+			err := each(ctx, q, headsQuery, []any{at.kind, at.reach, at.name, c.Now, c.RunnerID, c.Max}, func(r scanner) error {
+				h := head{offer: o.Offer}
+				err := r.Scan(&h.claimableAt, &h.seq)
+				list = append(list, h)
+				return err
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -340,7 +374,7 @@ func shared(o match.Offer) bool {
 
 // grant gives one job to the claimer if package match allows it, and returns it
 // or nil. A damaged job is set aside and the next one has its turn.
-func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, r site.Runner, h head) (*site.Job, error) {
+func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, h head) (*site.Job, error) {
 	j, err := jobBy(ctx, tx, `seq = ?`, h.seq)
 	var d *damage
 	if errors.As(err, &d) {
@@ -353,7 +387,7 @@ func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, r site.R
 	if match.Audience(j.Matching(), h.offer, func(ai.Owner) bool { return true }) != nil {
 		return nil, nil
 	}
-	lease := ai.Lease{ID: c.NewLease(), RunnerID: r.ID, ExpiresAt: c.Now + ai.Millis(c.Lease.Milliseconds())}
+	lease := ai.Lease{ID: c.NewLease(), RunnerID: c.RunnerID, ExpiresAt: c.Now + ai.Millis(c.Lease.Milliseconds())}
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, lease_id = ?, lease_runner = ?, lease_expires_at = ?,
 		lease_request = ?, attempts = attempts + 1, updated_at = ? WHERE seq = ?`,
 		ai.StateClaimed, lease.ID, lease.RunnerID, lease.ExpiresAt, c.Request[:], c.Now, j.seq); err != nil {
@@ -362,6 +396,7 @@ func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, r site.R
 	if _, err := tx.ExecContext(ctx, `DELETE FROM queue WHERE seq = ?`, j.seq); err != nil {
 		return nil, err
 	}
+	tx.Tell(ofJob(j.ID))
 	j.State, j.Lease, j.UpdatedAt = ai.StateClaimed, &lease, c.Now
 	j.Attempts++
 	return &j.Job, nil
@@ -377,7 +412,7 @@ func (s jobs) Held(ctx context.Context, g ai.Grant, runner ai.RunnerID, now ai.M
 		if err != nil {
 			return err
 		}
-		if err := withContent(ctx, q, &j); err != nil {
+		if err := withPayload(ctx, q, &j); err != nil {
 			return err
 		}
 		job = j.Job
@@ -404,6 +439,9 @@ func held(ctx context.Context, q database.Queryer, g ai.Grant, runner ai.RunnerI
 	return j, nil
 }
 
+const canceledQuery = `SELECT id, lease_id FROM jobs
+	WHERE lease_runner = ? AND lease_id IS NOT NULL AND cancel_requested = 1 ORDER BY id`
+
 // Renew records a heartbeat; see [site.JobStore].
 func (s jobs) Renew(ctx context.Context, r site.Renewal) (out site.Renewed, err error) {
 	capabilities, err := keep(capabilitiesShape, r.Capabilities)
@@ -412,8 +450,12 @@ func (s jobs) Renew(ctx context.Context, r site.Renewal) (out site.Renewed, err 
 	}
 	err = s.write(ctx, func(tx *database.Tx) error {
 		out = site.Renewed{}
-		if _, err := worker(ctx, tx, r.RunnerID); err != nil {
+		w, err := worker(ctx, tx, r.RunnerID)
+		if err != nil {
 			return err
+		}
+		if w.paused != r.Paused {
+			tx.Tell(ofRunner(r.RunnerID))
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE runners SET seen_at = max(seen_at, ?) WHERE id = ?`, r.Now, r.RunnerID); err != nil {
 			return err
@@ -439,13 +481,12 @@ func (s jobs) Renew(ctx context.Context, r site.Renewal) (out site.Renewed, err 
 				out.Lost = append(out.Lost, g)
 			}
 		}
-		return each(ctx, tx, `SELECT id, lease_id FROM jobs WHERE lease_runner = ? AND lease_id IS NOT NULL AND cancel_requested = 1 ORDER BY seq`,
-			[]any{r.RunnerID}, func(row scanner) error {
-				var g ai.Grant
-				err := row.Scan(&g.JobID, &g.LeaseID)
-				out.Cancel = append(out.Cancel, g)
-				return err
-			})
+		return each(ctx, tx, canceledQuery, []any{r.RunnerID}, func(row scanner) error {
+			var g ai.Grant
+			err := row.Scan(&g.JobID, &g.LeaseID)
+			out.Cancel = append(out.Cancel, g)
+			return err
+		})
 	})
 	if err != nil {
 		return site.Renewed{}, err

@@ -71,10 +71,6 @@ func (s *Store) Devices() site.DeviceStore { return devices{s} }
 // Keys keeps the key ring.
 func (s *Store) Keys() site.KeyRing { return ring{s} }
 
-// Watch signals changes; see [site.Store]. It hears of this process's changes
-// only.
-func (s *Store) Watch() (<-chan struct{}, func()) { return s.db.Subscribe() }
-
 // Backup writes a consistent copy of the store to a new file at path, while the
 // store is in use.
 func (s *Store) Backup(ctx context.Context, path string) error { return s.db.Backup(ctx, path) }
@@ -108,6 +104,7 @@ func (s *Store) setAside(ctx context.Context, tx *database.Tx, d *damage) error 
 		d.what, d.id, d.column, ai.MillisOf(s.now())); err != nil || d.what != "job" {
 		return err
 	}
+	tx.Tell(ofJob(ai.JobID(d.id)))
 	if _, err := tx.ExecContext(ctx, `DELETE FROM queue WHERE seq = (SELECT seq FROM jobs WHERE id = ?)`, d.id); err != nil {
 		return err
 	}

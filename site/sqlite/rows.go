@@ -93,27 +93,26 @@ type jobRow struct {
 // scanJob reads one row of jobColumns. The error is a *damage for a row that
 // makes no sense.
 func scanJob(r scanner) (jobRow, error) {
-	var (
-		j                   jobRow
-		ttl                 int64
-		allowed             sql.Null[string]
-		lease               sql.Null[ai.LeaseID]
-		leaseRunner         sql.Null[ai.RunnerID]
-		leaseExpires        sql.Null[ai.Millis]
-		doneLease           sql.Null[ai.LeaseID]
-		doneRunner          sql.Null[ai.RunnerID]
-		claimable, deadline sql.Null[ai.Millis]
-	)
-	if err := r.Scan(&j.seq, &j.ID, &j.Kind, &j.Owner, &j.Audience, &allowed, &j.SizeClass,
-		&j.State, &j.Reason, &j.Attempts, &j.CancelRequested, &j.CreatedAt, &j.UpdatedAt, &claimable,
-		&ttl, &deadline, &lease, &leaseRunner, &leaseExpires, &doneLease, &doneRunner); err != nil {
+	// One struct, since each variable that is scanned into is an allocation.
+	var c struct {
+		j                                 jobRow
+		ttl                               int64
+		allowed                           sql.Null[string]
+		lease, doneLease                  sql.Null[ai.LeaseID]
+		leaseRunner, doneRunner           sql.Null[ai.RunnerID]
+		leaseExpires, claimable, deadline sql.Null[ai.Millis]
+	}
+	j := &c.j
+	if err := r.Scan(&j.seq, &j.ID, &j.Kind, &j.Owner, &j.Audience, &c.allowed, &j.SizeClass,
+		&j.State, &j.Reason, &j.Attempts, &j.CancelRequested, &j.CreatedAt, &j.UpdatedAt, &c.claimable,
+		&c.ttl, &c.deadline, &c.lease, &c.leaseRunner, &c.leaseExpires, &c.doneLease, &c.doneRunner); err != nil {
 		return jobRow{}, err
 	}
 	if j.State == stateSetAside {
 		return jobRow{seq: j.seq, Job: site.Job{ID: j.ID}, setAside: true}, nil
 	}
-	j.ClaimableAt, j.DeadlineAt, j.TTL = claimable.V, deadline.V, time.Duration(ttl)*time.Millisecond
-	j.doneLease, j.doneRunner = doneLease.V, doneRunner.V
+	j.ClaimableAt, j.DeadlineAt, j.TTL = c.claimable.V, c.deadline.V, time.Duration(c.ttl)*time.Millisecond
+	j.doneLease, j.doneRunner = c.doneLease.V, c.doneRunner.V
 	bad := func(column string) (jobRow, error) {
 		return jobRow{}, &damage{what: "job", id: string(j.ID), column: column}
 	}
@@ -130,25 +129,25 @@ func scanJob(r scanner) (jobRow, error) {
 		return bad("size_class")
 	case !slices.Contains(ai.States(), j.State):
 		return bad("state")
-	case ttl < 0:
+	case c.ttl < 0:
 		return bad("ttl_ms")
 	}
-	if allowed.Valid {
-		list, err := ownersShape.Read([]byte(allowed.V), kept)
+	if c.allowed.Valid {
+		list, err := ownersShape.Read([]byte(c.allowed.V), kept)
 		if err != nil {
 			return bad("allowed_owners")
 		}
 		j.AllowedOwners = list
 	}
-	if lease.Valid {
-		if j.State != ai.StateClaimed && j.State != ai.StateRunning || !leaseRunner.Valid || !leaseExpires.Valid {
+	if c.lease.Valid {
+		if j.State != ai.StateClaimed && j.State != ai.StateRunning || !c.leaseRunner.Valid || !c.leaseExpires.Valid {
 			return bad("lease_id")
 		}
-		j.Lease = &ai.Lease{ID: lease.V, RunnerID: leaseRunner.V, ExpiresAt: leaseExpires.V}
+		j.Lease = &ai.Lease{ID: c.lease.V, RunnerID: c.leaseRunner.V, ExpiresAt: c.leaseExpires.V}
 	} else if j.State == ai.StateClaimed || j.State == ai.StateRunning {
 		return bad("lease_id")
 	}
-	return j, nil
+	return *j, nil
 }
 
 // jobBy reads one job by a condition. It returns sql.ErrNoRows or a *damage.
@@ -183,22 +182,17 @@ func withContent(ctx context.Context, q database.Queryer, j *jobRow) error {
 	case err != nil:
 		return err
 	}
+	if err := keptPayload(j, payload); err != nil || !result.Valid {
+		return err
+	}
 	bad := func(column string) error { return &damage{what: "job", id: string(j.ID), column: column} }
-	if payload.Valid {
-		if j.Payload, err = envelopeShape.Read([]byte(payload.V), kept); err != nil {
-			return bad("payload")
-		}
-	}
-	if !result.Valid {
-		return nil
-	}
 	res := site.Result{
 		Disposition: disposition.V, RunnerID: j.doneRunner, RunnerOwner: owner.V, LeaseID: j.doneLease, At: doneAt.V,
 	}
 	if res.Envelope, err = envelopeShape.Read([]byte(result.V), kept); err != nil {
 		return bad("result")
 	}
-	if res.Device, err = readDevice(device.V); err != nil {
+	if res.Device, err = identities.get(device.V); err != nil {
 		return bad("device")
 	}
 	if !slices.Contains(ai.Dispositions(), res.Disposition) {
@@ -208,10 +202,43 @@ func withContent(ctx context.Context, q database.Queryer, j *jobRow) error {
 	return nil
 }
 
-func readDevice(text string) (key.Device, error) {
+// withPayload adds the payload alone. A job that is held has no result yet.
+func withPayload(ctx context.Context, q database.Queryer, j *jobRow) error {
+	var payload sql.Null[string]
+	err := q.QueryRowContext(ctx, `SELECT payload FROM job_content WHERE seq = ?`, j.seq).Scan(&payload)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return keptPayload(j, payload)
+}
+
+func keptPayload(j *jobRow, text sql.Null[string]) (err error) {
+	if !text.Valid {
+		return nil
+	}
+	if j.Payload, err = envelopeShape.Read([]byte(text.V), kept); err != nil {
+		return &damage{what: "job", id: string(j.ID), column: "payload"}
+	}
+	return nil
+}
+
+// identities are devices that were verified, by the text in which they are kept.
+// A device is read at every request of it, and verifying takes longer than all
+// the rest of the read.
+var identities = newMemo(func(text string) (key.Device, error) {
 	p, err := identityShape.Read([]byte(text), kept)
 	if err != nil {
 		return key.Device{}, err
 	}
 	return p.Device()
+})
+
+var capabilityLists = newMemo(func(text string) ([]ai.Capability, error) {
+	return capabilitiesShape.Read([]byte(text), kept)
+})
+
+// readCapabilities reads a list that the caller may change.
+func readCapabilities(text string) ([]ai.Capability, error) {
+	list, err := capabilityLists.get(text)
+	return slices.Clone(list), err
 }

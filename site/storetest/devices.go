@@ -275,16 +275,3 @@ func testKeys(t *testing.T, e Engine) {
 	}
 	check("after a removal", site.RingKey{Site: one, AddedAt: t1, Current: true})
 }
-
-func testWatch(t *testing.T, e Engine) {
-	f := newFixture(t, e)
-	changed, stop := f.store.Watch()
-	f.enqueue("a", "alice")
-	select {
-	case <-changed:
-	case <-t.Context().Done():
-	}
-	stop()
-	stop() // twice is safe
-	f.enqueue("b", "alice")
-}

@@ -104,11 +104,12 @@ func testMany(t *testing.T, e Engine) {
 	for _, r := range runners {
 		wg.Go(func() {
 			for {
-				list, err := f.jobs.Claim(f.ctx(), f.order(r, 3))
+				claimed, err := f.jobs.Claim(f.ctx(), f.order(r, 3))
 				if err != nil {
 					t.Error(err)
 					return
 				}
+				list := claimed.Jobs
 				if len(list) == 0 {
 					return
 				}
@@ -187,10 +188,10 @@ func claimAll(ctx context.Context, store site.Store, name string) error {
 		order := f.order(ai.RunnerID(name), 2)
 		order.NewLease = func() ai.LeaseID { return ai.LeaseID(name + "-" + strconv.FormatUint(f.ids.Add(1), 10)) }
 		got, err := store.Jobs().Claim(ctx, order)
-		if err != nil || len(got) == 0 {
+		if err != nil || len(got.Jobs) == 0 {
 			return err
 		}
-		for _, j := range got {
+		for _, j := range got.Jobs {
 			fmt.Println(j.ID)
 		}
 	}

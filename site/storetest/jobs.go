@@ -230,18 +230,22 @@ func testClaim(t *testing.T, e Engine) {
 
 	// A repeat of the same request gets what is left of its grants, and no more.
 	order := f.order(alice, 2)
-	first, err := f.jobs.Claim(f.ctx(), order)
+	again := func() ([]site.Job, error) {
+		got, err := f.jobs.Claim(f.ctx(), order)
+		return got.Jobs, err
+	}
+	first, err := again()
 	if err != nil || len(first) != 2 {
 		t.Fatalf("claimed %v, %v", ids(first), err)
 	}
-	repeat, err := f.jobs.Claim(f.ctx(), order)
+	repeat, err := again()
 	if err != nil || !slices.Equal(ids(repeat), ids(first)) || *repeat[0].Lease != *first[0].Lease {
 		t.Errorf("a repeat got %v, %v, want %v", ids(repeat), err, ids(first))
 	}
 	if _, err := f.complete(alice, ai.Grant{JobID: first[0].ID, LeaseID: first[0].Lease.ID}, ai.DispositionOK); err != nil {
 		t.Fatal(err)
 	}
-	repeat, err = f.jobs.Claim(f.ctx(), order)
+	repeat, err = again()
 	if err != nil || !slices.Equal(ids(repeat), ids(first[1:])) {
 		t.Errorf("a repeat after one has ended got %v, %v, want %v", ids(repeat), err, ids(first[1:]))
 	}
@@ -253,6 +257,9 @@ func testClaim(t *testing.T, e Engine) {
 		t.Fatal(err)
 	}
 	equal(t, "a paused device", ids(f.claim(bob, 8)))
+	if got, err := f.jobs.Claim(f.ctx(), f.order(bob, 8)); err != nil || !got.Paused {
+		t.Errorf("it is not told that it is paused: %+v, %v", got, err)
+	}
 	if _, err := f.devs.Revoke(f.ctx(), bob, f.now); err != nil {
 		t.Fatal(err)
 	}

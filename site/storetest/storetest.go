@@ -28,20 +28,21 @@ type Engine struct {
 	// Damage spoils the stored row of a job behind the store's back. The store is
 	// closed meanwhile.
 	Damage func(dir string, id ai.JobID) error
+
+	// look makes every claim look first.
+	look bool
 }
 
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
-	for _, group := range []struct {
-		name string
-		run  func(t *testing.T, e Engine)
-	}{
+	for _, group := range []group{
 		{"Enqueue", testEnqueue},
 		{"Dependencies", testDependencies},
 		{"Claim", testClaim},
 		{"Leases", testLeases},
 		{"Clocks", testClocks},
 		{"Release", testRelease},
+		{"LookFirst", testLookFirst},
 		{"Complete", testComplete},
 		{"Cancel", testCancel},
 		{"Purge", testPurge},
@@ -57,6 +58,53 @@ func Run(t *testing.T, e Engine) {
 	} {
 		t.Run(group.name, func(t *testing.T) { group.run(t, e) })
 	}
+}
+
+type group struct {
+	name string
+	run  func(t *testing.T, e Engine)
+}
+
+// testLookFirst holds that a claim that looks first finds all that any other does.
+func testLookFirst(t *testing.T, e Engine) {
+	e.look = true
+	for _, group := range []group{
+		{"Dependencies", testDependencies},
+		{"Claim", testClaim},
+		{"Leases", testLeases},
+		{"Clocks", testClocks},
+		{"Release", testRelease},
+		{"Damaged", testDamaged},
+		{"Many", testMany},
+		{"Alone", testLooksAlone},
+	} {
+		t.Run(group.name, func(t *testing.T) { group.run(t, e) })
+	}
+}
+
+// testLooksAlone looks where there is one thing only that a look can find.
+func testLooksAlone(t *testing.T, e Engine) {
+	f := newFixture(t, e)
+	one, two := f.device("alice", 1), f.device("alice", 2)
+	equal(t, "where nothing waits", ids(f.claim(one, 4)))
+	f.enqueue("a", "alice")
+	order := f.order(one, 4)
+	again := func() []ai.JobID {
+		got, err := f.jobs.Claim(f.ctx(), order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids(got.Jobs)
+	}
+	equal(t, "a job that waits", again(), "a")
+	equal(t, "its request again", again(), "a")
+	equal(t, "another's claim", ids(f.claim(two, 4)))
+	if _, err := f.jobs.Renew(f.ctx(), site.Renewal{RunnerID: one, Lease: leaseFor, IssuedAt: f.now, Version: "1", Paused: true, Now: f.now}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the request of a device that was paused since", again(), "a")
+	f.now += 2 * Minute
+	equal(t, "a lease that has lapsed and was not swept", ids(f.claim(two, 4)), "a")
 }
 
 // T0 is the instant at which every test of the suite begins.
@@ -82,11 +130,12 @@ type fixture struct {
 	devs  site.DeviceStore
 	now   ai.Millis
 	ids   atomic.Uint64
+	look  bool // claims look first
 }
 
 func newFixture(t *testing.T, e Engine) *fixture {
 	t.Helper()
-	f := &fixture{t: t, dir: t.TempDir(), now: T0}
+	f := &fixture{t: t, dir: t.TempDir(), now: T0, look: e.look}
 	f.open(e)
 	t.Cleanup(func() { _ = f.store.Close() })
 	return f
@@ -201,7 +250,7 @@ func (f *fixture) claim(runner ai.RunnerID, max int, offers ...site.KindOffer) [
 	if err != nil {
 		f.t.Fatalf("claim: %v", err)
 	}
-	return got
+	return got.Jobs
 }
 
 func (f *fixture) order(runner ai.RunnerID, max int, offers ...site.KindOffer) site.Claim {
@@ -209,7 +258,7 @@ func (f *fixture) order(runner ai.RunnerID, max int, offers ...site.KindOffer) s
 		offers = []site.KindOffer{offer(ai.KindGenerate, ai.OfferPublic)}
 	}
 	c := site.Claim{
-		RunnerID: runner, Offers: offers, Max: max, Lease: leaseFor, Now: f.now,
+		RunnerID: runner, Offers: offers, Max: max, Lease: leaseFor, Now: f.now, LookFirst: f.look,
 		NewLease: func() ai.LeaseID { return ai.LeaseID("lease-" + strconv.FormatUint(f.ids.Add(1), 10)) },
 	}
 	binary.BigEndian.PutUint64(c.Request[:], f.ids.Add(1)) // no two requests are alike

@@ -22,7 +22,7 @@ import (
 func TestIsLocalHost(t *testing.T) {
 	for host, want := range map[string]bool{
 		"localhost": true, "LocalHost": true, "a.localhost": true, "a.b.LOCALHOST": true, "[localhost]": true, ".localhost": true,
-		"localhost.": false, "localhost.example": false, "notlocalhost": false, "local": false, "localhos": false, "localhost ": false,
+		"localhost.": false, "localhost.example": false, "a.localhost.example": false, "notlocalhost": false, "local": false, "localhos": false, "localhost ": false,
 		"localhost:80": false, "localhost/": false, "a@localhost": false, "localhost.localdomain": false, "locаlhost": false, // a Cyrillic letter
 
 		"127.0.0.0": true, "127.0.0.1": true, "127.255.255.255": true, "126.255.255.255": false, "128.0.0.0": false,
