@@ -44,7 +44,11 @@ func TestSimulation(t *testing.T) {
 	seeds := []uint64{*simSeed}
 	if *simSeed == 0 {
 		seeds = nil
-		for i := range *simSeeds {
+		n := *simSeeds
+		if raced {
+			n = min(n, 1)
+		}
+		for i := range n {
 			seeds = append(seeds, uint64(i+1))
 		}
 	}
@@ -55,6 +59,9 @@ func TestSimulation(t *testing.T) {
 
 // TestSimulationReplays: the same seed is the same run, to the last event.
 func TestSimulationReplays(t *testing.T) {
+	if raced {
+		t.Skip("it runs without the race detector; see the Makefile")
+	}
 	first, again := simulate(t, 1), simulate(t, 1)
 	if first != again {
 		t.Errorf("two runs of one seed differ: %s and %s", first, again)
