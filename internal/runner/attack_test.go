@@ -220,6 +220,9 @@ func TestTwoPairingsAtOnce(t *testing.T) {
 	adopt("r2")
 	<-way.reached
 	adopt("r3")
+	for range 200 { // while one that did not wait would end
+		f.status()
+	}
 	close(way.open)
 	done.Wait()
 	until(t, func() bool { return p.underWay("r3 claim") == 1 })
@@ -258,6 +261,39 @@ func TestForgetBesideAdopt(t *testing.T) {
 		t.Errorf("%d requests of the one before are under way", n)
 	}
 	f.mustForget(p, "r1", "r2")
+}
+
+// TestForgetWhileAdopting: what is forgotten while it is being adopted is not at
+// work in the end.
+func TestForgetWhileAdopting(t *testing.T) {
+	site := newSiteKeys(t)
+	way := newSlow()
+	f, p := newGated(t, way.before, site)
+	f.busy(site)
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := f.agent.Adopt(f.pairing("bob", "r2", site)); err != nil {
+			t.Error(err)
+		}
+	})
+	<-way.reached
+	done.Go(func() {
+		if err := f.agent.Forget(server); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 200 { // while one that did not wait would end
+		f.status()
+	}
+	close(way.open)
+	done.Wait()
+	if s, _ := f.status(); len(s.Servers) > 0 || p.underWay("r1")+p.underWay("r2") > 0 {
+		t.Errorf("paired with %+v; %d and %d requests are under way", s.Servers, p.underWay("r1"), p.underWay("r2"))
+	}
+	// A new one is at work, and so would be what was left over.
+	f.pair("carol", "r3", site)
+	until(t, func() bool { return p.underWay("r3 claim") == 1 })
+	f.mustForget(p, "r1", "r2", "r3")
 }
 
 // TestChangesAtOnce has many at once. What is listed at the end is what is at
@@ -407,7 +443,7 @@ func TestChangesThatAreNotRecorded(t *testing.T) {
 	mustGoOn := func(after string) {
 		t.Helper()
 		if p.underWay("r1 claim") != 1 || claims.Load() != before {
-			t.Errorf("%s: %d claims are under way, and %d were made", after, p.underWay("r1 claim"), claims.Load()-before)
+			t.Fatalf("%s: %d claims are under way, and %d were made", after, p.underWay("r1 claim"), claims.Load()-before)
 		}
 	}
 	if err := f.agent.Adopt(f.pairing("", "r2", site)); !errors.Is(err, home.ErrPairings) {

@@ -217,11 +217,9 @@ func (d *driver) send(life context.Context, g ai.Grant) lane.Event {
 	}
 	answer, err := d.device.Result(life, q)
 	killpoint.At(killpoint.AgentResultSent)
-	if errors.Is(err, ai.ErrBadRequest) && !errors.Is(err, client.ErrAnswer) && len(q.Envelope.Ciphertext) > stockSealed && q.Disposition == ai.DispositionOK {
-		// Servers of others take 8 MiB only. Told so, the app can ask for less.
-		if d.tooLarge(q) == nil {
-			return d.send(life, g)
-		}
+	// Told that it is too long, the app can ask for less.
+	if takesLess(q, err) && d.tooLarge(q) == nil {
+		return d.send(life, g)
 	}
 	return lane.SendDone{Lease: g.LeaseID, Answer: answer, Err: err}
 }
@@ -229,6 +227,12 @@ func (d *driver) send(life context.Context, g ai.Grant) lane.Event {
 // stockSealed is a length from which a sealed result may be too long for servers
 // that take 8 MiB, in characters.
 const stockSealed = 7 << 20
+
+// takesLess reports whether a server refused a result that may be too long for
+// it. What answered in its place did not.
+func takesLess(q ai.ResultRequest, err error) bool {
+	return err != nil && refusal.From(err).Kind() == ai.ErrBadRequest && len(q.Envelope.Ciphertext) > stockSealed && q.Disposition == ai.DispositionOK
+}
 
 // cut shortens a server's text for the log, which it must not fill.
 func cut(text string) string {

@@ -285,30 +285,17 @@ func TestUnreadableForAMoment(t *testing.T) {
 }
 
 // TestServerTakesLess: servers of others take messages of 8 MiB. A result that
-// is refused as one that is longer is replaced by a failure that says so, and
-// no other result is.
+// is refused as one that is longer is replaced by a failure that says so.
 func TestServerTakesLess(t *testing.T) {
-	const most = 8 << 20
-	type answer struct {
-		status int
-		text   string
-	}
-	accepted := answer{http.StatusOK, acceptedResult(t)}
-	badRequest := answer{http.StatusBadRequest, `{"error":"bad-request","message":"m"}`}
-	text := func(bytes int) string { return strings.Repeat("a", bytes) }
 	for name, c := range map[string]struct {
 		text    string
-		refusal answer // of what is longer than most, or of everything
-		all     bool
+		always  bool // whatever is sent is refused
 		want    error
-		failure bool // what the site gets in the end
+		failure bool // what is kept in the end
 		sent    int
 	}{
-		"long":                     {text(5 << 20), badRequest, false, nil, true, 2},
-		"short enough":             {text(4 << 20), badRequest, false, nil, false, 1},
-		"short, and refused":       {"an answer", badRequest, true, ai.ErrBadRequest, false, 1},
-		"long, and always refused": {text(5 << 20), badRequest, true, ai.ErrBadRequest, true, 2},
-		"long, and a sign-in page": {text(5 << 20), answer{http.StatusOK, "<html>"}, false, client.ErrAnswer, false, 1},
+		"long":  {strings.Repeat("a", 5<<20), false, nil, true, 2},
+		"short": {"an answer", true, ai.ErrBadRequest, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := 0
@@ -316,16 +303,12 @@ func TestServerTakesLess(t *testing.T) {
 				if sent++; e != ai.EndpointResult {
 					t.Errorf("sends to %s", e)
 				}
-				if a := c.refusal; len(body) > most || c.all {
-					return a.status, a.text
+				if len(body) > 8<<20 || c.always {
+					return refused(ai.ErrBadRequest)
 				}
-				return accepted.status, accepted.text
+				return http.StatusOK, acceptedResult(t)
 			})
 			g, _ := d.kept(c.text)
-			until, err := d.box.Get(g.LeaseID)
-			if err != nil {
-				t.Fatal(err)
-			}
 			got := d.send(t.Context(), g).(lane.SendDone)
 			if !errors.Is(got.Err, c.want) || (c.want == nil) != got.Answer.Accepted || got.Lease != g.LeaseID || sent != c.sent {
 				t.Errorf("ended as %v after %d requests", got, sent)
@@ -334,8 +317,8 @@ func TestServerTakesLess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if q.Envelope.DeadlineAt != until.Envelope.DeadlineAt || q.Grant != g {
-				t.Errorf("kept %v until %v", q.Grant, q.Envelope.DeadlineAt)
+			if left := time.Until(q.Envelope.DeadlineAt.Time()); q.Grant != g || left < envelope.MaxAge-time.Minute || left > envelope.MaxAge {
+				t.Errorf("kept %v for %v", q.Grant, left)
 			}
 			opened, err := envelope.Open(d.site.Opener(), d.keys.Identity().Signing(), q.Envelope, envelope.Context{
 				JobID: g.JobID, Sender: d.keys.Identity().Fingerprint(), Recipient: d.site.Identity().Fingerprint(), Direction: ai.DirectionResult,
@@ -352,6 +335,32 @@ func TestServerTakesLess(t *testing.T) {
 				t.Errorf("the site gets %.100v as %s", outcome.Outcome, q.Disposition)
 			}
 		})
+	}
+}
+
+// TestTakesLess: only a long answer that the server itself refused is replaced.
+func TestTakesLess(t *testing.T) {
+	bad := ai.ErrorOf(ai.ErrBadRequest)
+	long := strings.Repeat("a", stockSealed+1)
+	for name, c := range map[string]struct {
+		ciphertext  string
+		disposition ai.Disposition
+		err         error
+		want        bool
+	}{
+		"long":            {long, ai.DispositionOK, bad, true},
+		"short":           {long[1:], ai.DispositionOK, bad, false},
+		"a long failure":  {long, ai.DispositionError, bad, false},
+		"accepted":        {long, ai.DispositionOK, nil, false},
+		"a page":          {long, ai.DispositionOK, client.ErrAnswer.Because(bad), false},
+		"no answer":       {long, ai.DispositionOK, client.ErrUnreachable.Because(bad), false},
+		"too late":        {long, ai.DispositionOK, ai.ErrorOf(ai.ErrTooLate), false},
+		"another version": {long, ai.DispositionOK, ai.ErrorOf(ai.ErrUnsupportedVersion), false},
+	} {
+		q := ai.ResultRequest{Envelope: ai.SealedEnvelope{Ciphertext: c.ciphertext}, Disposition: c.disposition}
+		if got := takesLess(q, c.err); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

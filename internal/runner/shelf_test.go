@@ -37,6 +37,7 @@ func newModelServer(t *testing.T, models string) *modelServer {
 	m := &modelServer{models: models}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		m.mu.Lock()
 		answer, text := m.job, anAnswer
 		switch {
@@ -358,6 +359,27 @@ func TestHangingBackend(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHangingModel: a model that answers nothing keeps no other of its backend
+// from being offered.
+func TestHangingModel(t *testing.T) {
+	m := newModelServer(t, "m")
+	m.proof = func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); bytes.Contains(body, []byte("hangs")) {
+			hang(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, anAnswer)
+	}
+	sh := shelfOf(map[string]settings.Backend{"b": m.generic()}, newClock(), func(s *settings.Settings) {
+		s.Routes = map[ai.Kind]settings.Route{ai.KindGenerate: {Backend: "b", Model: "good"}, ai.KindChat: {Backend: "b", Model: "hangs"}}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer func() { cancel(); all.Wait() }()
+	sh.look(ctx, &all)
+	eventually(t, func() bool { return slices.Equal(offersOf(sh), []string{"llm.generate@b/good"}) })
 }
 
 // TestTendingSeesAll: what the agent does all the time is what the tests above
