@@ -56,12 +56,12 @@ func (f *agentFlags) agentConfig(env Env, log *slog.Logger) (runner.Config, erro
 }
 
 // withAgent calls do with the agent, running or not.
-func (f *agentFlags) withAgent(env Env, do func(a control.Agent) error) error {
+func (f *agentFlags) withAgent(ctx context.Context, env Env, do func(a control.Agent) error) error {
 	c, err := f.agentConfig(env, nil)
 	if err != nil {
 		return err
 	}
-	a, _, done, err := control.Open(c)
+	a, _, done, err := control.Open(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func newAgentRun(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a, err := runner.Open(c)
+			a, err := control.OpenOwn(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 	if err != nil {
 		return err
 	}
-	agent, own, done, err := control.Open(c)
+	agent, own, done, err := control.Open(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func newAgentStatus(env Env) *cobra.Command {
 		Example: "  allod agent status --json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.withAgent(env, func(a control.Agent) error {
+			return f.withAgent(cmd.Context(), env, func(a control.Agent) error {
 				s, err := a.Status(cmd.Context())
 				if err != nil {
 					return err
@@ -451,7 +451,7 @@ generation passed, with its age. Backends that cost money are never tried unaske
 		Example: "  allod agent backends --prove",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.withAgent(env, func(a control.Agent) error {
+			return f.withAgent(cmd.Context(), env, func(a control.Agent) error {
 				asJSON, err := cmd.Flags().GetBool("json")
 				if err != nil {
 					return err
@@ -579,7 +579,7 @@ func newAgentPause(env Env) *cobra.Command {
 
 // change does one thing to the agent and says so.
 func (f *agentFlags) change(cmd *cobra.Command, env Env, said string, do func(control.Agent) error) error {
-	return f.withAgent(env, func(a control.Agent) error {
+	return f.withAgent(cmd.Context(), env, func(a control.Agent) error {
 		if err := do(a); err != nil {
 			return err
 		}
@@ -617,7 +617,7 @@ func newAgentName(env Env) *cobra.Command {
 			if len(args) == 1 {
 				return f.change(cmd, env, "Named.", func(a control.Agent) error { return a.SetName(cmd.Context(), args[0]) })
 			}
-			return f.withAgent(env, func(a control.Agent) error {
+			return f.withAgent(cmd.Context(), env, func(a control.Agent) error {
 				s, err := a.Status(cmd.Context())
 				if err != nil {
 					return err
@@ -687,7 +687,7 @@ func newAgentWhy(env Env) *cobra.Command {
 				}
 				return print(cmd, env, whyReport{Lines: lines}, func(w io.Writer) error { return writeWhy(w, lines) })
 			}
-			return f.withAgent(env, func(a control.Agent) error {
+			return f.withAgent(cmd.Context(), env, func(a control.Agent) error {
 				s, err := a.Status(cmd.Context())
 				if err != nil {
 					return err

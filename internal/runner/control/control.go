@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -61,8 +62,8 @@ type Agent interface {
 
 // Open reaches the agent of a folder: the one that runs, or one that is opened
 // for this command, which own then is. close lets go of it.
-func Open(c runner.Config) (agent Agent, own *runner.Agent, close func(), err error) {
-	a, err := runner.Open(c)
+func Open(ctx context.Context, c runner.Config) (agent Agent, own *runner.Agent, close func(), err error) {
+	a, err := OpenOwn(ctx, c)
 	switch {
 	case errors.Is(err, datadir.ErrRunning):
 		return remote{httpd.AdminClient(c.Home), startTime}, nil, func() {}, nil
@@ -70,6 +71,36 @@ func Open(c runner.Config) (agent Agent, own *runner.Agent, close func(), err er
 		return nil, nil, nil, err
 	}
 	return local{a}, a, func() { _ = a.Close() }, nil
+}
+
+// OpenOwn opens the agent of a folder in this process. Another command that holds
+// the folder for a moment is waited for; an agent that runs is not, and neither is
+// anybody who holds it for long: then it returns datadir.ErrRunning.
+func OpenOwn(ctx context.Context, c runner.Config) (*runner.Agent, error) {
+	for end := time.Now().Add(heldTime); ; {
+		a, err := runner.Open(c)
+		if !errors.Is(err, datadir.ErrRunning) || listens(c.Home) || time.Now().After(end) {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(startStep):
+		}
+	}
+}
+
+// heldTime is how long a command of the owner may hold the folder.
+const heldTime = 2 * time.Second
+
+// listens reports whether an agent answers on the admin socket.
+func listens(dir string) bool {
+	c, err := net.Dial("unix", filepath.Join(dir, httpd.AdminSocket))
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
 }
 
 // local is an agent in this process.

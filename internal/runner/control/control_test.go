@@ -167,7 +167,7 @@ func reached(t *testing.T) (control.Agent, *fake, string) {
 	dir, f := folder(t), &fake{}
 	hold(t, dir)
 	serve(t, dir, f)
-	a, own, done, err := control.Open(configOf(dir))
+	a, own, done, err := control.Open(t.Context(), configOf(dir))
 	if err != nil || own != nil {
 		t.Fatalf("%v, %v", own, err)
 	}
@@ -359,7 +359,7 @@ func TestAnotherVersion(t *testing.T) {
 			_, _ = io.WriteString(w, c.body)
 		})}
 		go func() { _ = s.Serve(l) }()
-		a, _, done, err := control.Open(configOf(dir))
+		a, _, done, err := control.Open(t.Context(), configOf(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +389,7 @@ func TestCanceled(t *testing.T) {
 // TestOpenOwn: where no agent runs, the command is the agent for a moment.
 func TestOpenOwn(t *testing.T) {
 	dir := folder(t)
-	a, own, done, err := control.Open(configOf(dir))
+	a, own, done, err := control.Open(t.Context(), configOf(dir))
 	if err != nil || own == nil {
 		t.Fatalf("%v, %v", own, err)
 	}
@@ -405,7 +405,7 @@ func TestOpenOwn(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// Another command meanwhile meets a folder that is in use.
-	other, second, closeOther, err := control.Open(configOf(dir))
+	other, second, closeOther, err := control.Open(t.Context(), configOf(dir))
 	if err != nil || second != nil {
 		t.Fatalf("%v, %v", second, err)
 	}
@@ -416,7 +416,7 @@ func TestOpenOwn(t *testing.T) {
 	closeOther()
 	done()
 	// And afterwards it is free, with all that was said.
-	a, own, done, err = control.Open(configOf(dir))
+	a, own, done, err = control.Open(t.Context(), configOf(dir))
 	if err != nil || own == nil {
 		t.Fatalf("%v, %v", own, err)
 	}
@@ -438,7 +438,7 @@ func TestOpenFails(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, own, done, err := control.Open(configOf(file))
+	a, own, done, err := control.Open(t.Context(), configOf(file))
 	if !errors.Is(err, datadir.ErrData) || a != nil || own != nil || done != nil {
 		t.Errorf("%v, %v, %v", a, own, err)
 	}
@@ -446,7 +446,7 @@ func TestOpenFails(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, home.KeyFile), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := control.Open(configOf(dir)); !errors.Is(err, key.ErrFile) {
+	if _, _, _, err := control.Open(t.Context(), configOf(dir)); !errors.Is(err, key.ErrFile) {
 		t.Errorf("damaged keys: %v", err)
 	}
 	// Nothing is held after that.
