@@ -233,7 +233,7 @@ type Claimed struct {
 	Paused bool
 }
 
-// Watch names what a watcher waits for.
+// Watch names what a watcher waits for. The zero value is everything.
 type Watch struct {
 	// Jobs that end, are granted, go back to the queue or are to be canceled.
 	Jobs []ai.JobID

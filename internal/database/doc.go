@@ -23,6 +23,12 @@
 // [DB.Read] gives a function one snapshot. What a returned Write wrote is in
 // every snapshot begun afterwards.
 //
+// # Waiting
+//
+// [DB.Subscribe] signals commits, so that whoever waits for a change need not ask
+// again and again. Functions say what they change with [Tx.Tell], and subscribers
+// what they wait for.
+//
 // # What this package refuses to do
 //
 // It opens no file that another party made, that a newer binary migrated, or
