@@ -11,11 +11,15 @@ import (
 
 // secretTypes are the types that hold private keys. Those of package key must exist, see below.
 var secretTypes = map[string]string{
-	module + "/key.Signing":     "the private half that signs",
-	module + "/key.Sealing":     "the private half that opens",
-	module + "/key.Keys":        "both private halves",
-	module + "/key.Signer":      "it signs in somebody's name",
-	module + "/key.Opener":      "it opens what is sealed to somebody",
+	module + "/key.Signing": "the private half that signs",
+	module + "/key.Sealing": "the private half that opens",
+	module + "/key.Keys":    "both private halves",
+	module + "/key.Signer":  "it signs in somebody's name",
+	module + "/key.Opener":  "it opens what is sealed to somebody",
+
+	module + "/site/appapi.Key":             "the secret of an app",
+	module + "/internal/runner/backend.Key": "the secret of an account at a model server",
+
 	"crypto/ed25519.PrivateKey": "a private key of the standard library",
 	"crypto/ecdh.PrivateKey":    "a private key of the standard library",
 	"crypto/ecdsa.PrivateKey":   "a private key of the standard library",
@@ -24,11 +28,13 @@ var secretTypes = map[string]string{
 
 // shownPackages hold types that are sent, shown or logged: every exported type of theirs is walked.
 // Besides them, every type with a LogValue method of its own is walked, wherever it is,
-// and so will be the pages of a console and the status of a party once they are added here.
-var shownPackages = []string{"wire/...", "refusal", "site", "internal/compose"}
+// and so will be the pages of a console once they are added here.
+var shownPackages = []string{
+	"wire/...", "refusal", "site", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home",
+}
 
 // notShown are packages whose LogValue methods hide a secret instead of showing something.
-var notShown = []string{"key"}
+var notShown = []string{"key", "internal/runner/backend"}
 
 // workers are types of shown packages that work with keys and are never shown themselves.
 var workers = map[string]string{
@@ -36,6 +42,9 @@ var workers = map[string]string{
 	module + "/site.Site":    "it is the site",
 	module + "/site.Jobs":    "it seals and opens",
 	module + "/site.Devices": "it is a part of the site",
+
+	module + "/internal/runner.Agent":   "it is the agent",
+	module + "/internal/runner.Pairing": "it hands the keys to pairing",
 }
 
 // shown returns the types that are sent, shown or logged.
