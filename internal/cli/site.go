@@ -177,7 +177,7 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 	}
 	defer store.Close()
 	// The address is needed for the origin, and the site for the handler.
-	var served lateHandler
+	var served httpd.Late
 	server, err := httpd.New(setup.Listen, &served, log)
 	if err != nil {
 		return about(at["listen"], err).refusal()
@@ -202,9 +202,6 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 	}
 	return runBoth(ctx, server, admin)
 }
-
-// lateHandler is set before the first request is served.
-type lateHandler struct{ http.Handler }
 
 func runBoth(ctx context.Context, server, admin *httpd.Server) error {
 	ctx, stop := context.WithCancel(ctx)

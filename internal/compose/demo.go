@@ -133,7 +133,7 @@ func (d *demo) siteDir() string { return filepath.Join(d.c.Dir, "site") }
 
 func (d *demo) openSite(ctx context.Context) error {
 	log := slog.New(slog.DiscardHandler)
-	mux := &late{}
+	mux := &httpd.Late{}
 	server, err := httpd.New("127.0.0.1:0", mux, log)
 	if err != nil {
 		return err

@@ -1,8 +1,6 @@
 package datadir
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -52,7 +50,7 @@ func Prepare(dir string) error {
 	switch {
 	case err != nil:
 		return ErrData.Because(err)
-	case !info.IsDir() || reached(info):
+	case !info.IsDir() || keyfile.Reached(info):
 		return ErrData
 	}
 	return nil
@@ -76,10 +74,8 @@ func Lock(dir string) (release func(), err error) {
 // old one is still there, but for one case: where the folder itself could not be
 // written out, a power cut decides which of the two, and it is whole.
 func Replace(path string, content []byte) error {
-	var suffix [8]byte
-	_, _ = rand.Read(suffix[:]) // never fails
-	temp := path + "." + hex.EncodeToString(suffix[:]) + ".tmp"
-	if err := keyfile.WriteNew(temp, content); err != nil {
+	temp, err := keyfile.WriteTemp(path, content)
+	if err != nil {
 		return ErrWrite.Because(err)
 	}
 	if err := os.Rename(temp, path); err != nil {
@@ -95,12 +91,7 @@ func Sync(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return ErrWrite.Because(err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
+	if err := keyfile.SyncDir(dir); err != nil {
 		return ErrWrite.Because(err)
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/allodhq/allod/internal/keyfile"
 )
 
 // owned is a private folder that says it belongs to a user.
@@ -34,7 +36,7 @@ func TestReached(t *testing.T) {
 		"no answer":  {owned{}, false},
 		"other type": {owned{sys: 1}, false},
 	} {
-		if got := reached(c.info); got != c.want {
+		if got := keyfile.Reached(c.info); got != c.want {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
 	}

@@ -61,6 +61,10 @@ func newServer(l net.Listener, handler http.Handler, log *slog.Logger) *Server {
 	}}
 }
 
+// Late is a handler that is set before the first request is served, for handlers
+// that need to know the address.
+type Late struct{ http.Handler }
+
 // Address is where the server listens.
 func (s *Server) Address() net.Addr { return s.listener.Addr() }
 

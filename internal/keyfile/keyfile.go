@@ -54,7 +54,7 @@ func Create[R key.Role](path string, k key.Keys[R]) error {
 	if err != nil {
 		return err
 	}
-	temp, err := writeTemp(path, content)
+	temp, err := WriteTemp(path, content)
 	if err != nil {
 		return ErrUnreadable.Because(err)
 	}
@@ -74,7 +74,7 @@ func Create[R key.Role](path string, k key.Keys[R]) error {
 			return ErrUnreadable.Because(err)
 		}
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := SyncDir(filepath.Dir(path)); err != nil {
 		return ErrUnreadable.Because(err)
 	}
 	return nil
@@ -107,7 +107,7 @@ func Load[R key.Role](path string) (key.Keys[R], error) {
 	if info, err = f.Stat(); err != nil {
 		return none, ErrUnreadable.Because(err)
 	}
-	if info.Mode().Perm()&0o077 != 0 || foreign(info) {
+	if Reached(info) {
 		return none, ErrOpen
 	}
 	content, err := io.ReadAll(io.LimitReader(f, key.MaxFile+1))
@@ -117,7 +117,9 @@ func Load[R key.Role](path string) (key.Keys[R], error) {
 	return key.ParseFile[R](content)
 }
 
-func writeTemp(path string, content []byte) (string, error) {
+// WriteTemp writes a secret, as [WriteNew] does, to a new file beside path, from
+// which it can be brought to its name in one step. It returns the system's error.
+func WriteTemp(path string, content []byte) (string, error) {
 	var suffix [8]byte
 	if _, err := rand.Read(suffix[:]); err != nil {
 		return "", err
@@ -150,8 +152,9 @@ func WriteNew(path string, content []byte) error {
 	return err
 }
 
-// syncDir makes the new name durable.
-func syncDir(dir string) error {
+// SyncDir returns once the names in a folder are on the disk. It returns the
+// system's error.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -230,35 +230,17 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 
 // keep seals a result to its site and keeps it until it is handed in.
 func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
-	codec := protocol.Latest()
-	site, ok := d.site(w.Stub.Site)
-	if !ok {
-		return 0, lane.ErrSite
-	}
 	until := ai.MillisOf(d.clock().Add(envelope.MaxAge))
 	seal := func(o ai.Outcome) error {
-		text, err := codec.Outcome.Write(ai.SealedOutcome{Outcome: o, Ran: ai.RunMetadata{
+		return d.seal(w.Stub.Site, until, ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID}, ai.SealedOutcome{Outcome: o, Ran: ai.RunMetadata{
 			Model: w.Offer.Capability.Model, BackendClass: wirebackend.HTTP, DurationMs: r.Took.Milliseconds(),
 		}})
-		if err != nil {
-			return err
-		}
-		sealed, err := envelope.Seal(random.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
-			JobID: w.Stub.ID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text),
-		})
-		if err != nil {
-			return err
-		}
-		return d.box.Keep(ai.ResultRequest{
-			RunnerID: d.device.RunnerID(), Grant: ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID},
-			Envelope: sealed, Disposition: o.Disposition(),
-		})
 	}
 	err := seal(r.Outcome)
 	var wire *ai.Error
 	if errors.As(err, &wire) {
 		// The message would be larger than any server takes.
-		err = seal(ai.Failure{Code: backend.CodeTooLarge, Message: backend.ErrOutputTooLarge.Meaning()})
+		err = seal(answerTooLarge)
 	}
 	if err != nil && d.box.InMemory(w.Stub.Lease.ID) {
 		d.log.Error("a result is kept in memory only", "job", w.Stub.ID, "error", refusal.From(err))
@@ -267,26 +249,36 @@ func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 	return until, err
 }
 
+// answerTooLarge is what an app is told of an answer that cannot be sent.
+var answerTooLarge = ai.Failure{Code: backend.CodeTooLarge, Message: backend.ErrOutputTooLarge.Meaning()}
+
 // tooLarge puts a failure in the place of a result that its server does not take.
 func (d *driver) tooLarge(q ai.ResultRequest) error {
-	id := q.Envelope.RecipientKeyID
+	return d.seal(q.Envelope.RecipientKeyID, q.Envelope.DeadlineAt, q.Grant, ai.SealedOutcome{
+		Outcome: answerTooLarge, Ran: ai.RunMetadata{Model: "-", BackendClass: wirebackend.HTTP},
+	})
+}
+
+// seal seals an outcome to a site and keeps it as the result of a grant. It
+// returns lane.ErrSite, and the codec's error for what is too large.
+func (d *driver) seal(id ai.KeyID, until ai.Millis, g ai.Grant, o ai.SealedOutcome) error {
 	site, ok := d.site(id)
 	if !ok {
 		return lane.ErrSite
 	}
-	failure := ai.Failure{Code: backend.CodeTooLarge, Message: backend.ErrOutputTooLarge.Meaning()}
-	text, err := protocol.Latest().Outcome.Write(ai.SealedOutcome{Outcome: failure, Ran: ai.RunMetadata{Model: "-", BackendClass: wirebackend.HTTP}})
+	text, err := protocol.Latest().Outcome.Write(o)
 	if err != nil {
 		return err
 	}
 	sealed, err := envelope.Seal(random.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
-		JobID: q.Grant.JobID, Direction: ai.DirectionResult, DeadlineAt: q.Envelope.DeadlineAt, Plaintext: string(text),
+		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text),
 	})
 	if err != nil {
 		return err
 	}
-	q.Envelope, q.Disposition = sealed, failure.Disposition()
-	return d.box.Keep(q)
+	return d.box.Keep(ai.ResultRequest{
+		RunnerID: d.device.RunnerID(), Grant: g, Envelope: sealed, Disposition: o.Outcome.Disposition(),
+	})
 }
 
 // promptText is a payload as a person reads it in the log.
