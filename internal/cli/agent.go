@@ -541,7 +541,8 @@ func writeLog(w io.Writer, lines []ingress.Line) error {
 			if l.Detail != "" {
 				fmt.Fprintf(&b, " (%s)", word(l.Detail))
 			}
-			if l.DurationMs > 0 {
+			// What was answered was answered after some time, however short.
+			if l.DurationMs > 0 || l.Outcome == string(ai.DispositionOK) {
 				fmt.Fprintf(&b, " after %s, %d characters", time.Duration(l.DurationMs)*time.Millisecond, l.OutputUnits)
 			}
 		}

@@ -192,3 +192,15 @@ func TestHowLongACodeLasts(t *testing.T) {
 		}
 	}
 }
+
+// TestQuickRun: an answer that took less than a millisecond is told like any
+// other.
+func TestQuickRun(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeLog(&b, []ingress.Line{{Type: ingress.TypeOutcome, JobID: "j", Outcome: "ok", OutputUnits: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "ok after 0s, 7 characters") {
+		t.Errorf("%s", b.String())
+	}
+}
