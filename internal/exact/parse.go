@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -87,28 +88,61 @@ type node struct {
 // Parse reads src as one JSON value within lim. The error is a *[Problem] with
 // an empty path.
 func Parse(src []byte, lim Limits) (Value, error) {
-	if len(src) > lim.Bytes {
-		return Value{}, &Problem{Rule: ErrTooLarge}
-	}
-	if !utf8.Valid(src) {
-		return Value{}, &Problem{Rule: ErrEncoding}
-	}
-	p := parser{src: src, lim: lim, dec: jsontext.NewDecoder(bytes.NewBuffer(src))}
-	p.nodes = make([]node, 0, min(8+len(src)/24, lim.Values, 256))
-	if err := p.value(nil); err != nil {
+	p := parsers.Get().(*parser)
+	defer p.put()
+	p.nodes = nil // they stay with the value
+	if err := p.parse(src, lim); err != nil {
 		return Value{}, err
 	}
-	if _, err := p.dec.ReadToken(); err != io.EOF {
-		return Value{}, &Problem{Rule: ErrSyntax}
-	}
-	return Value{nodes: p.nodes}, nil
+	v := Value{nodes: p.nodes}
+	p.nodes = nil
+	return v, nil
 }
+
+// parsers are kept between documents, with their decoders and rooms for nodes,
+// which cost more than reading a small document does.
+var parsers = sync.Pool{New: func() any { return &parser{dec: jsontext.NewDecoder(new(bytes.Buffer))} }}
+
+// maxKept is how many nodes a kept parser has room for at most.
+const maxKept = 1 << 10
 
 type parser struct {
 	src   []byte
 	lim   Limits
 	dec   *jsontext.Decoder
 	nodes []node
+}
+
+// put keeps the parser for the next document, and nothing of this one.
+func (p *parser) put() {
+	if cap(p.nodes) > maxKept {
+		p.nodes = nil
+	}
+	clear(p.nodes)
+	p.src, p.nodes = nil, p.nodes[:0]
+	p.dec.Reset(new(bytes.Buffer))
+	parsers.Put(p)
+}
+
+func (p *parser) parse(src []byte, lim Limits) error {
+	if len(src) > lim.Bytes {
+		return &Problem{Rule: ErrTooLarge}
+	}
+	if !utf8.Valid(src) {
+		return &Problem{Rule: ErrEncoding}
+	}
+	p.src, p.lim = src, lim
+	p.dec.Reset(bytes.NewBuffer(src))
+	if p.nodes == nil {
+		p.nodes = make([]node, 0, min(8+len(src)/24, lim.Values, 256))
+	}
+	if err := p.value(nil); err != nil {
+		return err
+	}
+	if _, err := p.dec.ReadToken(); err != io.EOF {
+		return &Problem{Rule: ErrSyntax}
+	}
+	return nil
 }
 
 // value recurses at most lim.Depth deep.

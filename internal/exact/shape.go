@@ -50,12 +50,13 @@ type codec struct {
 // Read parses src within lim and reads it by the shape. The error is a
 // *[Problem], and then the value is the zero value.
 func (s Shape[T]) Read(src []byte, lim Limits) (T, error) {
-	v, err := Parse(src, lim)
-	if err != nil {
+	p := parsers.Get().(*parser)
+	defer p.put()
+	if err := p.parse(src, lim); err != nil {
 		var zero T
 		return zero, err
 	}
-	return s.From(v)
+	return s.From(Value{nodes: p.nodes}) // values read keep no nodes
 }
 
 // From reads a parsed value by the shape. The error is a *[Problem], and
@@ -229,6 +230,19 @@ func OptBool(o *Object, name string, p *bool) {
 	o.member(name, false, func(n int) { readBool(o.c, n, p) }, func() { o.c.out = append(o.c.out, "true"...) })
 }
 
+// OptTrue is an optional member that is true or absent; absent reads as false,
+// and false is not written.
+func OptTrue(o *Object, name string, p *bool) {
+	if o.c.writing && !*p {
+		return
+	}
+	o.member(name, false, func(n int) {
+		if readBool(o.c, n, p); o.c.err == nil && !*p {
+			o.c.fail(ErrMember, "")
+		}
+	}, func() { o.c.out = append(o.c.out, "true"...) })
+}
+
 // Sub is a required object of another shape.
 func Sub[T any](o *Object, name string, p *T, s Shape[T]) {
 	o.member(name, true, func(n int) { s.read(o.c, n, p) }, func() { s.write(o.c, p) })
@@ -247,7 +261,20 @@ func OptSub[T any](o *Object, name string, p **T, s Shape[T]) {
 // List is a required list of min to max objects; max 0 means that only the
 // document's own bound applies. An empty list reads as an empty, non-nil slice.
 func List[T any](o *Object, name string, p *[]T, min, max int, s Shape[T]) {
-	o.member(name, true,
+	list(o, name, true, p, min, max, s)
+}
+
+// OptList is an optional list like that of [List]; absent reads as nil, and nil
+// is not written.
+func OptList[T any](o *Object, name string, p *[]T, min, max int, s Shape[T]) {
+	if o.c.writing && *p == nil {
+		return
+	}
+	list(o, name, false, p, min, max, s)
+}
+
+func list[T any](o *Object, name string, required bool, p *[]T, min, max int, s Shape[T]) {
+	o.member(name, required,
 		func(n int) {
 			readList(o.c, n, p, min, max, func(at int, v *T) { s.read(o.c, at, v) })
 		},

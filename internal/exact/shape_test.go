@@ -35,6 +35,8 @@ type sample struct {
 	Names   []string
 	OptList []color
 	Map     map[color]inner
+	Only    bool    // true or absent
+	Items   []inner // up to 2, or absent
 }
 
 type (
@@ -72,6 +74,8 @@ func sampleShape(unknown exact.Unknown) exact.Shape[sample] {
 		exact.Texts(o, "names", &v.Names)
 		exact.OptTexts(o, "optList", &v.OptList)
 		exact.Map(o, "map", &v.Map, in)
+		exact.OptTrue(o, "only", &v.Only)
+		exact.OptList(o, "items", &v.Items, 0, 2, in)
 	}}
 }
 
@@ -84,7 +88,7 @@ var members = []struct{ name, value string }{
 	{"yes", `false`}, {"in", `{"a":"x"}`}, {"list", `[{"a":"y"}]`}, {"names", `[]`}, {"map", `{}`},
 }
 
-var optional = []string{"opt", "optNum", "optYes", "optIn", "optList"}
+var optional = []string{"opt", "optNum", "optYes", "optIn", "optList", "only", "items"}
 
 // textWith is the smallest text with other values; an empty value takes the
 // member out.
@@ -148,7 +152,7 @@ func TestReadEachMember(t *testing.T) {
 		textWith("bounded", `"abcde"`, "free", `"\u0000"`, "opt", `"o"`, "optNum", `100`, "optYes", `true`, "optIn", `{"a":"z"}`, "optList", `["green","x"]`, "names", `["n"]`,
 			"map", `{"red":{"a":"m"},"any":{"a":"n"}}`): ok(func(s *sample) {
 			*s = sample{"abcde", "\x00", "o", "red", 1, -5, exact.Some[int64](100), false, true, inner{"x"}, &inner{"z"}, []inner{{"y"}}, []string{"n"},
-				[]color{"green", "x"}, map[color]inner{"red": {"m"}, "any": {"n"}}}
+				[]color{"green", "x"}, map[color]inner{"red": {"m"}, "any": {"n"}}, false, nil}
 		}),
 		`[]`: not(exact.ErrType, "", "an object"), `"x"`: not(exact.ErrType, "", "an object"), `null`: not(exact.ErrType, "", "an object"),
 		`1`: not(exact.ErrType, "", "an object"), `[` + textWith() + `]`: not(exact.ErrType, "", "an object"),
@@ -189,6 +193,9 @@ func TestReadEachMember(t *testing.T) {
 		textWith("yes", `true`):    ok(func(s *sample) { s.Yes = true }),
 		textWith("optYes", `true`): ok(func(s *sample) { s.OptYes = true }), textWith("optYes", `false`): ok(nil),
 
+		// OptTrue: false would be said by a peer that means something by it.
+		textWith("only", `true`): ok(func(s *sample) { s.Only = true }), textWith("only", `false`): not(exact.ErrMember, "only", ""),
+
 		// Sub and OptSub.
 		textWith("in", `{}`): not(exact.ErrMissing, "in.a", ""), textWith("in", `{"a":""}`): not(exact.ErrRange, "in.a", needInner),
 		textWith("in", `{"a":null}`): not(exact.ErrType, "in.a", "a string"), textWith("in", `{"a":"x","b":1}`): not(exact.ErrUnknown, "in", ""),
@@ -203,6 +210,14 @@ func TestReadEachMember(t *testing.T) {
 		textWith("list", `[{"a":"1"},{"a":"2"},{"a":1}]`):             not(exact.ErrType, "list[2].a", "a string"),
 		textWith("list", `[{"a":"1"},null]`):                          not(exact.ErrType, "list[1]", "an object"),
 		textWith("list", `[[]]`):                                      not(exact.ErrType, "list[0]", "an object"),
+
+		// OptList: an empty list is another thing than none.
+		textWith("items", `[]`):                              ok(func(s *sample) { s.Items = []inner{} }),
+		textWith("items", `[{"a":"1"},{"a":"2"}]`):           ok(func(s *sample) { s.Items = []inner{{"1"}, {"2"}} }),
+		textWith("items", `[{"a":"1"},{"a":"2"},{"a":"3"}]`): not(exact.ErrRange, "items", "0 to 2 entries"),
+		textWith("items", `[{"a":"1"},{"a":2}]`):             not(exact.ErrType, "items[1].a", "a string"),
+		textWith("items", `[{"a":"1","b":1}]`):               not(exact.ErrUnknown, "items[0]", ""),
+		textWith("items", `[null]`):                          not(exact.ErrType, "items[0]", "an object"),
 
 		// Texts and OptTexts.
 		textWith("names", `["a","","c"]`): not(exact.ErrRange, "names[1]", needOne), textWith("names", `["a",1]`): not(exact.ErrType, "names[1]", "a string"),
@@ -226,7 +241,7 @@ func TestReadEachMember(t *testing.T) {
 	// Absent, null, and every type that a member does not have.
 	typeOf := map[string]string{
 		"kind": "string", "bounded": "string", "free": "string", "word": "string", "opt": "string", "count": "number", "signed": "number", "optNum": "number",
-		"yes": "bool", "optYes": "bool", "in": "object", "optIn": "object", "map": "object", "list": "list", "names": "list", "optList": "list",
+		"yes": "bool", "optYes": "bool", "in": "object", "optIn": "object", "map": "object", "list": "list", "names": "list", "optList": "list", "only": "bool", "items": "list",
 	}
 	needOf := map[string]string{"string": "a string", "number": "a number", "bool": "true or false", "object": "an object", "list": "a list"}
 	exampleOf := map[string][]string{
@@ -677,6 +692,9 @@ func TestAppend(t *testing.T) {
 	if got, err := strict.Append(nil, smallest(func(s *sample) { s.OptList = []color{} })); err != nil || !strings.Contains(string(got), `"optList":[],`) {
 		t.Errorf("an empty list is written as %s, %v", got, err)
 	}
+	if got, err := strict.Append(nil, smallest(func(s *sample) { s.Only, s.Items = true, []inner{} })); err != nil || !strings.HasSuffix(string(got), `"map":{},"only":true,"items":[]}`) {
+		t.Errorf("true and an empty list are written as %s, %v", got, err)
+	}
 	if got, err := strict.Append([]byte("before"), bare); err != nil || string(got) != "before"+want {
 		t.Errorf("appended to a text it is %s, %v", got, err)
 	}
@@ -704,6 +722,7 @@ func TestAppendRefusesInvalidUTF8(t *testing.T) {
 			"optIn.a":    func(s *sample) { s.OptIn = &inner{text} },
 			"list[0].a":  func(s *sample) { s.List = []inner{{text}} },
 			"map[0]":     func(s *sample) { s.Map = map[color]inner{color(text): {"x"}} },
+			"items[1].a": func(s *sample) { s.Items = []inner{{"x"}, {text}} },
 			"map[0].a":   func(s *sample) { s.Map = map[color]inner{"x": {text}} },
 		} {
 			got, err := strict.Append(nil, smallest(change))
@@ -818,7 +837,14 @@ func naive(s sample) string {
 		names = append(names, string(name))
 	}
 	slices.Sort(names)
-	return out + `,"map":{` + strings.Trim(naiveList(names, func(name string) string { return naiveQuote(name) + ":" + in(s.Map[color(name)]) }), "[]") + "}}"
+	out += `,"map":{` + strings.Trim(naiveList(names, func(name string) string { return naiveQuote(name) + ":" + in(s.Map[color(name)]) }), "[]") + "}"
+	if s.Only {
+		out += `,"only":true`
+	}
+	if s.Items != nil {
+		out += `,"items":` + naiveList(s.Items, in)
+	}
+	return out + "}"
 }
 
 // drawSample draws values around the bounds, about half of which fit.
@@ -878,6 +904,13 @@ func drawSample(t *rapid.T) sample {
 		s.OptList = []color{}
 		for range rapid.IntRange(0, 3).Draw(t, "optList") {
 			s.OptList = append(s.OptList, color(text(1, 6, "opt name")))
+		}
+	}
+	s.Only = draw("only")
+	if draw("has items") {
+		s.Items = []inner{}
+		for range whole(2, 2, "items") - int64(rapid.IntRange(0, 2).Draw(t, "fewer items")) {
+			s.Items = append(s.Items, in("item"))
 		}
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "map") {
