@@ -27,6 +27,9 @@ const (
 type Codec struct {
 	// Version is what messages declare as their protocolVersion.
 	Version string
+	// Audiences are those that the version has a word for. A job of another is
+	// not offered to a device that speaks it.
+	Audiences []Audience
 
 	PairRequest       Message[PairRequest]
 	PairStartResponse Message[PairStartResponse]

@@ -18,6 +18,9 @@ var (
 	ErrUnsupportedVersion = refusal.NewKind("unsupported-protocol-version", 400,
 		"The request declares no protocol version that this server speaks.",
 		"Upgrade the side that is behind; supported and minimum say what this server speaks.")
+	ErrBelowFloor = refusal.NewKind("daemon-below-floor", 426,
+		"The program on the device is older than this server takes.",
+		"Upgrade it; floor says the oldest version that is taken.")
 	ErrUnauthorized = refusal.NewKind("unauthorized", 401,
 		"The server does not know who is calling.",
 		"Sign the request with the key that was paired, or pair again.")
@@ -49,7 +52,7 @@ var (
 
 // Refusals are the refusals that travel on the wire, in the contract's order.
 var Refusals = refusal.Registry{Title: "On the wire of the AI contract", Kinds: []*refusal.Kind{
-	ErrBadRequest, ErrUnsupportedVersion, ErrUnauthorized, ErrForbidden, ErrRevoked,
+	ErrBadRequest, ErrUnsupportedVersion, ErrBelowFloor, ErrUnauthorized, ErrForbidden, ErrRevoked,
 	ErrNotFound, ErrNotReady, ErrTooLate, ErrClockSkew, ErrRateLimited, ErrServer,
 }}
 
@@ -81,6 +84,9 @@ type Error struct {
 	Supported []string
 	// Minimum is the oldest of them; empty means that it is not said.
 	Minimum string
+	// Floor is the oldest program that the server takes. It is set with
+	// daemon-below-floor, and with no other code.
+	Floor string
 	// ServerTime is the server's clock. It or MaxSkewMs is set with clock-skew,
 	// and neither with another code.
 	ServerTime Millis

@@ -16,9 +16,11 @@ import (
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/grant"
 	"github.com/allodhq/allod/wire/ai/match"
 	"github.com/allodhq/allod/wire/ai/protocol"
 	"github.com/allodhq/allod/wire/ai/signing"
+	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
 )
 
@@ -32,6 +34,7 @@ var statuses = []struct {
 	status int
 }{
 	{"bad-request", ai.ErrBadRequest, 400}, {"unsupported-protocol-version", ai.ErrUnsupportedVersion, 400},
+	{"daemon-below-floor", ai.ErrBelowFloor, 426},
 	{"unauthorized", ai.ErrUnauthorized, 401}, {"forbidden", ai.ErrForbidden, 403}, {"revoked", ai.ErrRevoked, 403},
 	{"not-found", ai.ErrNotFound, 404}, {"not-ready", ai.ErrNotReady, 409}, {"too-late", ai.ErrTooLate, 409},
 	{"clock-skew", ai.ErrClockSkew, 401}, {"rate-limited", ai.ErrRateLimited, 429}, {"server-error", ai.ErrServer, 500},
@@ -66,6 +69,16 @@ func TestCodes(t *testing.T) {
 	if text := (&ai.Error{Code: "not-found", Message: "m"}).Error(); text != "not-found: m" {
 		t.Errorf("an error reads %q", text)
 	}
+}
+
+// codecs are the codecs of all versions.
+func codecs() []ai.Codec {
+	var all []ai.Codec
+	for _, version := range protocol.Supported() {
+		codec, _ := protocol.Find(version)
+		all = append(all, codec)
+	}
+	return all
 }
 
 // TestErrorOf holds what becomes of each kind of error on its way out.
@@ -130,7 +143,7 @@ func TestErrorOf(t *testing.T) {
 // packages declare, so that a new one has an answer as well.
 func TestEveryKindBecomesACode(t *testing.T) {
 	for _, registry := range []refusal.Registry{
-		ai.Refusals, signing.Kinds, envelope.Kinds, match.Kinds, backend.Kinds, weburl.Kinds, exact.Kinds, key.Kinds, refusal.Kinds,
+		ai.Refusals, signing.Kinds, envelope.Kinds, match.Kinds, grant.Kinds, succession.Kinds, backend.Kinds, weburl.Kinds, exact.Kinds, key.Kinds, refusal.Kinds,
 	} {
 		for _, kind := range registry.Kinds {
 			e := ai.ErrorOf(kind.With("A detail of our own."))
@@ -151,9 +164,10 @@ func TestEveryKindBecomesACode(t *testing.T) {
 				t.Errorf("%s becomes %s", kind.Name(), e.Code)
 			}
 			// It can be written, unless the contract wants more members.
-			if e.Code != "unsupported-protocol-version" && e.Code != "clock-skew" {
-				if _, err := protocol.Latest().Error.Write(*e); err != nil {
-					t.Errorf("%s cannot be written: %v", kind.Name(), err)
+			more := []ai.Code{"unsupported-protocol-version", "clock-skew", "daemon-below-floor"}
+			for _, codec := range codecs() {
+				if _, err := codec.Error.Write(*e); (err == nil) == slices.Contains(more, e.Code) {
+					t.Errorf("%s in version %s: %v", kind.Name(), codec.Version, err)
 				}
 			}
 		}
@@ -168,8 +182,10 @@ func TestRetryAfter(t *testing.T) {
 		if e.RetryAfter == nil || *e.RetryAfter != want {
 			t.Errorf("%v becomes %v", wait, e.RetryAfter)
 		}
-		if _, err := protocol.Latest().Error.Write(*e); err != nil {
-			t.Errorf("%v cannot be written: %v", wait, err)
+		for _, codec := range codecs() {
+			if _, err := codec.Error.Write(*e); err != nil {
+				t.Errorf("%v cannot be written in version %s: %v", wait, codec.Version, err)
+			}
 		}
 	}
 	for _, wait := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
@@ -194,12 +210,14 @@ func TestClockSkew(t *testing.T) {
 	if e.Supported != nil || e.Minimum != "" || e.RetryAfter != nil || !errors.Is(e, ai.ErrClockSkew) || e.Code.Status() != 401 {
 		t.Errorf("%+v", e)
 	}
-	body, err := protocol.Latest().Error.Write(*e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := protocol.Latest().Error.Read(body)
-	if err != nil || got.ServerTime != e.ServerTime || got.MaxSkewMs != e.MaxSkewMs || got.Message != e.Message {
-		t.Errorf("%s reads as %+v, %v", body, got, err)
+	for _, codec := range codecs() {
+		body, err := codec.Error.Write(*e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := codec.Error.Read(body)
+		if err != nil || got.ServerTime != e.ServerTime || got.MaxSkewMs != e.MaxSkewMs || got.Message != e.Message {
+			t.Errorf("%s reads as %+v, %v", body, got, err)
+		}
 	}
 }

@@ -102,8 +102,11 @@ type Stub struct {
 	Kind  Kind
 	Owner Owner
 	// Site is the key id of the site's identity.
-	Site      KeyID
-	Audience  Audience
+	Site     KeyID
+	Audience Audience
+	// Purpose is the site's own word for what the work is for, at least one unit,
+	// where the version can say it; empty means that none is said.
+	Purpose   string
 	SizeClass SizeClass
 	// Streaming is reserved by the contract and false until streaming exists.
 	Streaming bool
@@ -116,4 +119,23 @@ type Stub struct {
 type ClaimedStub struct {
 	Stub
 	Lease Lease
+	// Grant is the control plane's word that this device may run this job, where
+	// the job was handed on for another site; nil where the server is the site.
+	Grant *SignedGrant
+}
+
+// SignedGrant is a control plane's word that a device may run a job. Every text
+// has at least one unit.
+type SignedGrant struct {
+	GrantID string // no grant admits two jobs
+	JobID   JobID
+	Site    KeyID
+	User    Owner  // who asks
+	Owner   Owner  // whose device may run it
+	Purpose string // the site's own word for what the work is for
+	Kind    Kind
+	Service string // of the device's owner
+	// IssuedAt is by the control plane's clock.
+	IssuedAt  Millis
+	Signature string // base64url
 }

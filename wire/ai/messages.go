@@ -69,12 +69,35 @@ func PublicIdentityOf[R key.Role](id key.Identity[R]) PublicIdentity {
 // after the owner's configuration and what was found to work (MUSTs
 // CAPABILITY_IS_DETECTED and EFFECTIVE_OFFER_ONLY).
 type Capability struct {
-	Kind         Kind
+	Kind Kind
+	// Service is the name that the owner gave to what serves the kind, at least
+	// one unit; empty in a version that does not say it.
+	Service      string
 	BackendID    backend.ID
 	BackendClass backend.Class
 	// Model is the name by which the device's owner knows the model.
-	Model      string
-	OfferScope OfferScope
+	Model string
+	// KnownModels are names that the backend is known by besides, where the
+	// version can say so; nil says nothing. They decide nothing.
+	KnownModels []string
+	OfferScope  OfferScope
+}
+
+// Withheld is a kind that a device does not offer, since several of its owner's
+// services could serve it and the owner has chosen none.
+type Withheld struct {
+	Kind Kind
+	// Claimants are the services, at least [MinClaimants].
+	Claimants []Claimant
+}
+
+// MinClaimants is how many services make a kind withheld.
+const MinClaimants = 2
+
+// Claimant is one of the services that could serve a withheld kind.
+type Claimant struct {
+	Service string // at least one unit
+	Offer   OfferScope
 }
 
 // Platform is a device's operating system as pairing names it.
@@ -199,6 +222,10 @@ type PairApproval struct {
 	// Sites are the sites this pairing covers, to be pinned, by the key id under
 	// which stubs name them.
 	Sites map[KeyID]PublicIdentity
+	// ControlPlane is the public signing key of whoever decides what the device
+	// may run, in base64url, where the server hands on work of other sites; empty
+	// where the server is a site itself.
+	ControlPlane string
 }
 
 // MaxClaim bounds how many jobs one claim may ask for.
@@ -266,8 +293,13 @@ type HeartbeatRequest struct {
 	// ActiveLeases are the grants the device works under; exactly these are
 	// renewed.
 	ActiveLeases []Grant
-	// Paused is true while the owner wants no new work.
+	// Paused is true while the owner wants no new work. In a version that does
+	// not say it a paused device offers nothing, and with an offer it is not
+	// written.
 	Paused bool
+	// Withheld are the kinds that no service was chosen for, where the version
+	// can say so.
+	Withheld []Withheld
 }
 
 // HeartbeatResponse tells a device what has changed.
@@ -284,6 +316,31 @@ type HeartbeatResponse struct {
 	ServerTime Millis
 	// AwaitingConsent names sites whose terms the owner must read again first.
 	AwaitingConsent []KeyID
+	// Successions say how the keys of sites came to be, by the key id that
+	// counts now, where the version can say so; nil says nothing.
+	Successions map[KeyID]SiteSuccession
+	// UpdateTo is a version of the contract's own daemon that the server would
+	// have it replaced with; empty means none. It is no program of ours.
+	UpdateTo string
+}
+
+// MaxSuccessions bounds how many keys a site can have had.
+const MaxSuccessions = 64
+
+// SiteSuccession is how a site's key came to be.
+type SiteSuccession struct {
+	// Succeeds are the keys it had, the oldest first, at most [MaxSuccessions].
+	Succeeds []Succession
+	// RetiringUntil is when the key before it stops counting; zero when that is
+	// not said.
+	RetiringUntil Millis
+}
+
+// Succession is a key that a site had, and its signature over that key's id and
+// the next one's.
+type Succession struct {
+	Identity  PublicIdentity
+	Signature string // base64url
 }
 
 // ResultRequest returns a finished run.

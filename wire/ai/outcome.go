@@ -73,6 +73,38 @@ type RunMetadata struct {
 	BackendClass backend.Class
 	// DurationMs is the wall-clock time of the backend's call in milliseconds.
 	DurationMs int64
+	// Stop is why the model stopped, where the version can say it.
+	Stop Stop
+}
+
+// StopReason is why a model stopped writing.
+type StopReason string
+
+// The stop reasons.
+const (
+	StopEnd      StopReason = "end"           // it had said all
+	StopLength   StopReason = "length"        // it reached the longest answer
+	StopSequence StopReason = "stop-sequence" // it wrote a text at which it was to stop
+	StopUnknown  StopReason = "unknown"       // the backend gave a reason that has no name here, or none
+)
+
+// StopReasons returns all stop reasons.
+func StopReasons() []StopReason {
+	return []StopReason{StopEnd, StopLength, StopSequence, StopUnknown}
+}
+
+// Stop is why a model stopped. The zero value says nothing.
+type Stop struct {
+	Reason StopReason // empty when it is not said
+	// Reported is true when the backend is one that says why it stopped.
+	Reported bool
+}
+
+// Usage is how many tokens a run took, as the backend counts. It is no part of
+// the contract's messages: Allod's agents sign it beside the outcome.
+type Usage struct {
+	// Prompt and Completion are from 0 to 2^53-1.
+	Prompt, Completion int64
 }
 
 // SealedOutcome is what a device seals to the site when a run has ended.
@@ -93,6 +125,8 @@ type Provenance struct {
 	// Untrusted is true when the machine need not belong to the person who
 	// asked. It follows from the audience alone.
 	Untrusted bool
+	// Stop is why the model stopped.
+	Stop Stop
 }
 
 // ProvenanceOf builds the provenance of a finished job from its audience, the
@@ -101,7 +135,7 @@ func ProvenanceOf(audience Audience, runner RunnerID, owner Owner, ran RunMetada
 	return Provenance{
 		Audience: audience, RunnerID: runner, RunnerOwner: owner,
 		BackendClass: ran.BackendClass, Model: ran.Model,
-		Untrusted: audience != AudienceSelf,
+		Untrusted: audience != AudienceSelf, Stop: ran.Stop,
 	}
 }
 
@@ -112,8 +146,12 @@ type ClaimedJob struct {
 	Audience Audience
 	Owner    Owner
 	// Site is the key id of the site that asks; empty when not known.
-	Site  KeyID
-	Lease Lease
+	Site KeyID
+	// Service is the owner's service that is to run it; empty when none is named.
+	Service string
+	// DeadlineAt is the stub's; zero when not known.
+	DeadlineAt Millis
+	Lease      Lease
 }
 
 // DeliveredResult is what an app is told about a job.
@@ -124,4 +162,7 @@ type DeliveredResult struct {
 	Outcome Outcome
 	// Provenance is nil until the job has an outcome.
 	Provenance *Provenance
+	// Fallback is true when the outcome is not the owner's devices' (MUST
+	// FALLBACK_LABELED). It is not written in a version that cannot say so.
+	Fallback bool
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/wire/ai"
-	"github.com/allodhq/allod/wire/ai/protocol"
 )
 
 // TestCanBecome has the whole table, so that a step that is added or lost shows.
@@ -186,9 +185,10 @@ func TestPublicIdentity(t *testing.T) {
 }
 
 func TestProvenanceOf(t *testing.T) {
-	ran := ai.RunMetadata{Model: "m", BackendClass: "http", DurationMs: 7}
+	stop := ai.Stop{Reason: ai.StopLength, Reported: true}
+	ran := ai.RunMetadata{Model: "m", BackendClass: "http", DurationMs: 7, Stop: stop}
 	for _, audience := range append(ai.Audiences(), "", "Self") {
-		want := ai.Provenance{Audience: audience, RunnerID: "r", RunnerOwner: "o", BackendClass: "http", Model: "m", Untrusted: audience != "self"}
+		want := ai.Provenance{Audience: audience, RunnerID: "r", RunnerOwner: "o", BackendClass: "http", Model: "m", Untrusted: audience != "self", Stop: stop}
 		if got := ai.ProvenanceOf(audience, "r", "o", ran); got != want {
 			t.Errorf("%+v", got)
 		}
@@ -206,6 +206,9 @@ func TestWords(t *testing.T) {
 		"payload result":                                 fmt.Sprint(ai.Directions()),
 		"pair claim fetch heartbeat result release":      fmt.Sprint(ai.Endpoints()),
 		"llm.generate llm.chat":                          fmt.Sprint(ai.Kinds()),
+		"end length stop-sequence unknown":               fmt.Sprint(ai.StopReasons()),
+		"self named public":                              fmt.Sprint(ai.Audiences()),
+		"64 2":                                           fmt.Sprint([]int{ai.MaxSuccessions, ai.MinClaimants}),
 		"small medium large unbounded":                   fmt.Sprint(ai.SizeClasses()),
 		"262144 33554432 64 1000000 256 4000000 120 500": fmt.Sprint([]int{ai.MaxBody, ai.MaxSealedBody, ai.MaxClaim, ai.MaxTextUnits, ai.MaxMessages, ai.MaxPayloadUnits, ai.MaxLabelUnits, ai.MinPollIntervalMs}),
 		"20 4 16 60000":                                  fmt.Sprint([]int{ai.MinDeviceCodeUnits, ai.MinUserCodeUnits, ai.MaxUserCodeUnits, ai.MaxPollIntervalMs}),
@@ -231,6 +234,7 @@ func TestListsBelongToTheirCallers(t *testing.T) {
 	holdCopy(t, ai.Roles)
 	holdCopy(t, ai.SizeClasses)
 	holdCopy(t, ai.Codes)
+	holdCopy(t, ai.StopReasons)
 }
 
 func holdCopy[S ~string](t *testing.T, list func() []S) {
@@ -246,9 +250,14 @@ func holdCopy[S ~string](t *testing.T, list func() []S) {
 	}
 }
 
-// TestPayloadsOfTheLatestVersion goes through the codec that a party uses.
-func TestPayloadsOfTheLatestVersion(t *testing.T) {
-	codec := protocol.Latest()
+// TestPayloads goes through the codecs as a party uses them.
+func TestPayloads(t *testing.T) {
+	for _, codec := range codecs() {
+		t.Run(codec.Version, func(t *testing.T) { testPayloads(t, codec) })
+	}
+}
+
+func testPayloads(t *testing.T, codec ai.Codec) {
 	for _, p := range []ai.Payload{ai.Generate{Prompt: "p"}, ai.Chat{Messages: []ai.ChatMessage{{Role: "user"}}}} {
 		text, err := codec.WritePayload(p)
 		if err != nil {

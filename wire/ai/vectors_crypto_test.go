@@ -22,7 +22,7 @@ import (
 func vectorKeys(t *testing.T) map[string]key.DeviceKeys {
 	t.Helper()
 	keys := map[string]key.DeviceKeys{}
-	for _, v := range loadVectors(t, "keys.json") {
+	for _, v := range first.load(t, "keys.json") {
 		if v.Kind != "keys" {
 			continue
 		}
@@ -53,7 +53,7 @@ func identityOf(keys map[string]key.DeviceKeys, text string) key.SigningPublic {
 	return p
 }
 
-func runKeys(t *testing.T, v vector) (got, want any) {
+func runKeys(t *testing.T, _ *recording, v vector) (got, want any) {
 	var c struct {
 		Key, Fingerprint, KeyID   string
 		IdentityPublic, Signature string
@@ -127,7 +127,7 @@ func (r *recorder) Sign(message []byte) (key.Signature, error) {
 	return r.Signer.Sign(message)
 }
 
-func runSigning(t *testing.T, v vector) (got, want any) {
+func runSigning(t *testing.T, _ *recording, v vector) (got, want any) {
 	var c struct {
 		Plane, Key, Identity, Caller string
 		Endpoint                     ai.Endpoint
@@ -257,7 +257,7 @@ type vectorEnvelope struct {
 	DeadlineAt                  float64
 }
 
-func runEnvelope(t *testing.T, v vector) (got, want any) {
+func runEnvelope(t *testing.T, _ *recording, v vector) (got, want any) {
 	var c envelopeCase
 	v.decode(t, &c)
 	if v.Kind == "seal" {

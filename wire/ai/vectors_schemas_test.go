@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/match"
 	"github.com/allodhq/allod/wire/ai/signing"
-	"github.com/allodhq/allod/wire/ai/v0"
 )
 
 // A schema case is an exact JSON text. Where Allod reads the schema as part of
@@ -49,74 +49,122 @@ const (
 	errOther   = textError("read, but as another kind of message")
 )
 
-var c0 = v0.Codec()
-
-const (
-	aStub     = `"id":"j","kind":"llm.chat","owner":"o","site":"s","audience":"self","sizeClass":"small","streaming":false,"deadlineAt":1`
-	aLease    = `"lease":{"id":"L","runnerId":"r","expiresAt":1}`
-	aCap      = `"backendId":"ollama","backendClass":"http","model":"m","offerScope":"self"`
-	aRan      = `"ran":{"model":"m","backendClass":"http","durationMs":0}`
-	anEnv     = `"ciphertext":"c","recipientKeyId":"r","senderKeyId":"s","deadlineAt":1`
-	claimHead = `{"protocolVersion":"0","runnerId":"r","max":1,"capabilities":`
-)
-
-var places = map[string]place{
-	"PublicIdentity":    {`{"cancel":[],"lost":[],"serverTime":1,"awaitingConsent":[],"sites":{"S":`, `}}`, again(c0.HeartbeatResponse), []any{"sites", "S"}},
-	"SealedEnvelope":    {`{"envelope":`, `}`, again(c0.FetchResponse), []any{"envelope"}},
-	"EnvelopeDirection": {`{"envelope":{` + anEnv + `,"direction":`, `}}`, again(c0.FetchResponse), []any{"envelope", "direction"}},
-	"Capability":        {claimHead + `[`, `]}`, again(c0.ClaimRequest), []any{"capabilities", 0}},
-	"CapabilityMatrix":  {claimHead, `}`, again(c0.ClaimRequest), []any{"capabilities"}},
-	"BackendIdSchema":   {claimHead + `[{"kind":"llm.chat","backendClass":"http","model":"m","offerScope":"self","backendId":`, `}]}`, again(c0.ClaimRequest), []any{"capabilities", 0, "backendId"}},
-	"BackendClass":      {claimHead + `[{"kind":"llm.chat","backendId":"ollama","model":"m","offerScope":"self","backendClass":`, `}]}`, again(c0.ClaimRequest), []any{"capabilities", 0, "backendClass"}},
-	"OfferScope":        {claimHead + `[{"kind":"llm.chat","backendId":"ollama","model":"m","backendClass":"http","offerScope":`, `}]}`, again(c0.ClaimRequest), []any{"capabilities", 0, "offerScope"}},
-	"JobKind":           {claimHead + `[{` + aCap + `,"kind":`, `}]}`, again(c0.ClaimRequest), []any{"capabilities", 0, "kind"}},
-	"ChatMessage":       {`{"messages":[`, `]}`, again(c0.Chat), []any{"messages", 0}},
-	"Lease":             {`{"leaseMs":1,"jobs":[{` + aStub + `,"lease":`, `}]}`, again(c0.ClaimResponse), []any{"jobs", 0, "lease"}},
-	"ClaimedStub":       {`{"leaseMs":1,"jobs":[`, `]}`, again(c0.ClaimResponse), []any{"jobs", 0}},
-	"Audience":          {`{"id":"j","kind":"llm.chat","owner":"o","site":"s","sizeClass":"small","streaming":false,"deadlineAt":1,"audience":`, `}`, again(c0.Stub), []any{"audience"}},
-	"SizeClass":         {`{"id":"j","kind":"llm.chat","owner":"o","site":"s","audience":"self","streaming":false,"deadlineAt":1,"sizeClass":`, `}`, again(c0.Stub), []any{"sizeClass"}},
-	"JobState":          {`{"jobId":"j","state":`, `}`, again(c0.Result), []any{"state"}},
-	"ResultProvenance":  {`{"jobId":"j","state":"ok","provenance":`, `}`, again(c0.Result), []any{"provenance"}},
-	"ResultDisposition": {`{"protocolVersion":"0","runnerId":"r","jobId":"j","leaseId":"l","envelope":{` + anEnv + `,"direction":"result"},"disposition":`, `}`, again(c0.ResultRequest), []any{"disposition"}},
-	"RunMetadata":       {`{"outcome":{"outcome":"canceled"},"ran":`, `}`, again(c0.Outcome), []any{"ran"}},
-	"JobOutcome":        {`{` + aRan + `,"outcome":`, `}`, again(c0.Outcome), []any{"outcome"}},
-	"JobResultOk":       {`{` + aRan + `,"outcome":`, `}`, outcomeOnly[ai.Answer], []any{"outcome"}},
-	"JobResultError":    {`{` + aRan + `,"outcome":`, `}`, outcomeOnly[ai.Failure], []any{"outcome"}},
-	"JobResultCanceled": {`{` + aRan + `,"outcome":`, `}`, outcomeOnly[ai.Cancellation], []any{"outcome"}},
-
-	"JobStub":           {read: again(c0.Stub)},
-	"ClaimedJob":        {read: again(c0.Job)},
-	"GeneratePayload":   {read: again(c0.Generate)},
-	"ChatPayload":       {read: again(c0.Chat)},
-	"JobPayload":        {read: eitherPayload},
-	"KindedPayload":     {read: again(c0.Kinded)},
-	"SealedOutcome":     {read: again(c0.Outcome)},
-	"DeliveredResult":   {read: again(c0.Result)},
-	"WireError":         {read: again(c0.Error)},
-	"PairRequest":       {read: again(c0.PairRequest)},
-	"PairStartRequest":  {read: pairOnly(func(p ai.PairRequest) bool { return p.Start != nil })},
-	"PairPollRequest":   {read: pairOnly(func(p ai.PairRequest) bool { return p.Poll != nil })},
-	"PairStartResponse": {read: again(c0.PairStartResponse)},
-	"PairPollResponse":  {read: again(c0.PairPollResponse)},
-	"ClaimRequest":      {read: again(c0.ClaimRequest)},
-	"ClaimResponse":     {read: again(c0.ClaimResponse)},
-	"FetchRequest":      {read: again(c0.FetchRequest)},
-	"FetchResponse":     {read: again(c0.FetchResponse)},
-	"HeartbeatRequest":  {read: again(c0.HeartbeatRequest)},
-	"HeartbeatResponse": {read: again(c0.HeartbeatResponse)},
-	"ResultRequest":     {read: again(c0.ResultRequest)},
-	"ResultResponse":    {read: again(c0.ResultResponse)},
-	"ReleaseRequest":    {read: again(c0.ReleaseRequest)},
-	"ReleaseResponse":   {read: again(c0.ReleaseResponse)},
-
-	"StoredKeys":       {read: keyFile},
-	"RequestSignature": {read: signatureHeaders},
-	"BackendCost":      {read: oneOf(backend.Costs())},
-	"WireErrorCode":    {read: oneOf(ai.Codes())},
-	"MatchRefusal":     {read: oneOf(matchRefusals())},
+// aWording is what a valid message needs in one version and not in another.
+type aWording struct {
+	self    string // the audience and offer of one person
+	service string // of a capability, with a comma behind
+	stops   bool   // the version says why a model stopped, and has grants
 }
 
-func runSchemas(t *testing.T, v vector) (got, want any) {
+// placesOf has the places of a version's messages by schema.
+func placesOf(c ai.Codec, w aWording) map[string]place {
+	version := `"protocolVersion":"` + c.Version + `"`
+	stub := func(except string) string {
+		members := []string{
+			`"id":"j"`, `"kind":"llm.chat"`, `"owner":"o"`, `"site":"s"`, `"audience":"` + w.self + `"`, `"sizeClass":"small"`,
+			`"streaming":false`, `"deadlineAt":1`,
+		}
+		return strings.Join(slices.DeleteFunc(members, func(m string) bool { return strings.HasPrefix(m, `"`+except+`"`) }), ",") + ","
+	}
+	capability := func(except string) string {
+		members := []string{`"kind":"llm.chat"`, `"backendId":"ollama"`, `"backendClass":"http"`, `"model":"m"`, `"offerScope":"` + w.self + `"`}
+		return w.service + strings.Join(slices.DeleteFunc(members, func(m string) bool { return strings.HasPrefix(m, `"`+except+`"`) }), ",") + ","
+	}
+	const (
+		lease = `"lease":{"id":"L","runnerId":"r","expiresAt":1}`
+		ran   = `"ran":{"model":"m","backendClass":"http","durationMs":0}`
+		env   = `"ciphertext":"c","recipientKeyId":"r","senderKeyId":"s","deadlineAt":1`
+		beat  = `"cancel":[],"lost":[],"serverTime":1,"awaitingConsent":[]`
+	)
+	claim := `{` + version + `,"runnerId":"r","max":1,"capabilities":`
+	heartbeat := `{` + version + `,"runnerId":"r","daemonVersion":"1","capabilities":[],`
+	ofCapability := func(name string) place {
+		return place{claim + `[{` + capability(name) + `"` + name + `":`, `}]}`, again(c.ClaimRequest), []any{"capabilities", 0, name}}
+	}
+	ofStub := func(name string) place {
+		return place{`{` + stub(name) + `"` + name + `":`, `}`, again(c.Stub), []any{name}}
+	}
+	places := map[string]place{
+		"PublicIdentity":    {`{` + beat + `,"sites":{"S":`, `}}`, again(c.HeartbeatResponse), []any{"sites", "S"}},
+		"SealedEnvelope":    {`{"envelope":`, `}`, again(c.FetchResponse), []any{"envelope"}},
+		"EnvelopeDirection": {`{"envelope":{` + env + `,"direction":`, `}}`, again(c.FetchResponse), []any{"envelope", "direction"}},
+		"Capability":        {claim + `[`, `]}`, again(c.ClaimRequest), []any{"capabilities", 0}},
+		"CapabilityMatrix":  {claim, `}`, again(c.ClaimRequest), []any{"capabilities"}},
+		"BackendIdSchema":   ofCapability("backendId"),
+		"BackendClass":      ofCapability("backendClass"),
+		"OfferScope":        ofCapability("offerScope"),
+		"JobKind":           ofCapability("kind"),
+		"ChatMessage":       {`{"messages":[`, `]}`, again(c.Chat), []any{"messages", 0}},
+		"Lease":             {`{"leaseMs":1,"jobs":[{` + stub("") + `"lease":`, `}]}`, again(c.ClaimResponse), []any{"jobs", 0, "lease"}},
+		"ClaimedStub":       {`{"leaseMs":1,"jobs":[`, `]}`, again(c.ClaimResponse), []any{"jobs", 0}},
+		"Audience":          ofStub("audience"),
+		"SizeClass":         ofStub("sizeClass"),
+		"JobState":          {`{"jobId":"j","state":`, `}`, again(c.Result), []any{"state"}},
+		"ResultProvenance":  {`{"jobId":"j","state":"ok","provenance":`, `}`, again(c.Result), []any{"provenance"}},
+		"ResultDisposition": {`{` + version + `,"runnerId":"r","jobId":"j","leaseId":"l","envelope":{` + env + `,"direction":"result"},"disposition":`, `}`, again(c.ResultRequest), []any{"disposition"}},
+		"RunMetadata":       {`{"outcome":{"outcome":"canceled"},"ran":`, `}`, again(c.Outcome), []any{"ran"}},
+		"JobOutcome":        {`{` + ran + `,"outcome":`, `}`, again(c.Outcome), []any{"outcome"}},
+		"JobResultOk":       {`{` + ran + `,"outcome":`, `}`, outcomeOnly[ai.Answer](c), []any{"outcome"}},
+		"JobResultError":    {`{` + ran + `,"outcome":`, `}`, outcomeOnly[ai.Failure](c), []any{"outcome"}},
+		"JobResultCanceled": {`{` + ran + `,"outcome":`, `}`, outcomeOnly[ai.Cancellation](c), []any{"outcome"}},
+
+		"JobStub":           {read: again(c.Stub)},
+		"ClaimedJob":        {read: again(c.Job)},
+		"GeneratePayload":   {read: again(c.Generate)},
+		"ChatPayload":       {read: again(c.Chat)},
+		"JobPayload":        {read: eitherPayload(c)},
+		"KindedPayload":     {read: again(c.Kinded)},
+		"SealedOutcome":     {read: again(c.Outcome)},
+		"DeliveredResult":   {read: again(c.Result)},
+		"WireError":         {read: again(c.Error)},
+		"PairRequest":       {read: again(c.PairRequest)},
+		"PairStartRequest":  {read: pairOnly(c, func(p ai.PairRequest) bool { return p.Start != nil })},
+		"PairPollRequest":   {read: pairOnly(c, func(p ai.PairRequest) bool { return p.Poll != nil })},
+		"PairStartResponse": {read: again(c.PairStartResponse)},
+		"PairPollResponse":  {read: again(c.PairPollResponse)},
+		"ClaimRequest":      {read: again(c.ClaimRequest)},
+		"ClaimResponse":     {read: again(c.ClaimResponse)},
+		"FetchRequest":      {read: again(c.FetchRequest)},
+		"FetchResponse":     {read: again(c.FetchResponse)},
+		"HeartbeatRequest":  {read: again(c.HeartbeatRequest)},
+		"HeartbeatResponse": {read: again(c.HeartbeatResponse)},
+		"ResultRequest":     {read: again(c.ResultRequest)},
+		"ResultResponse":    {read: again(c.ResultResponse)},
+		"ReleaseRequest":    {read: again(c.ReleaseRequest)},
+		"ReleaseResponse":   {read: again(c.ReleaseResponse)},
+
+		"StoredKeys":       {read: keyFile},
+		"RequestSignature": {read: signatureHeaders},
+		"BackendCost":      {read: oneOf(backend.Costs())},
+		"WireErrorCode":    {read: codeOnly(c)},
+		"MatchRefusal":     {read: oneOf(matchRefusals())},
+	}
+	if w.stops {
+		maps.Copy(places, map[string]place{
+			"GrantRef":         {heartbeat + `"activeLeases":[`, `]}`, again(c.HeartbeatRequest), []any{"activeLeases", 0}},
+			"WithheldKind":     {heartbeat + `"activeLeases":[],"withheld":[`, `]}`, again(c.HeartbeatRequest), []any{"withheld", 0}},
+			"SignedGrant":      {`{"leaseMs":1,"jobs":[{` + stub("") + lease + `,"grant":`, `}]}`, again(c.ClaimResponse), []any{"jobs", 0, "grant"}},
+			"Succession":       {`{` + beat + `,"sites":{},"successions":{"S":{"succeeds":[`, `]}}}`, again(c.HeartbeatResponse), []any{"successions", "S", "succeeds", 0}},
+			"StopReasonSchema": {`{"outcome":{"outcome":"canceled"},"ran":{"model":"m","backendClass":"http","durationMs":0,"stop":`, `}}`, again(c.Outcome), []any{"ran", "stop"}},
+		})
+	}
+	return places
+}
+
+// codeOnly reads a code as the code of an error, with the members that one of
+// the codes needs.
+func codeOnly(c ai.Codec) func([]byte) ([]byte, error) {
+	return func(body []byte) (_ []byte, err error) {
+		for _, more := range []string{"", `,"supported":[]`, `,"maxSkewMs":1`, `,"floor":"1"`} {
+			if _, err = again(c.Error)([]byte(`{"error":` + string(body) + `,"message":"m"` + more + `}`)); err == nil {
+				return body, nil
+			}
+		}
+		return nil, err
+	}
+}
+
+func runSchemas(t *testing.T, r *recording, v vector) (got, want any) {
 	var c struct {
 		Value, Parsed json.RawMessage
 		Raw           *string
@@ -132,7 +180,7 @@ func runSchemas(t *testing.T, v vector) (got, want any) {
 	case c.Expand:
 		text = render(expand(anyOf(t, c.Value)))
 	}
-	p, ok := places[v.Schema]
+	p, ok := r.places[v.Schema]
 	if !ok {
 		t.Fatalf("no reader for schema %s", v.Schema)
 	}
@@ -146,7 +194,11 @@ func runSchemas(t *testing.T, v vector) (got, want any) {
 		if c.Parsed != nil {
 			kept = c.Parsed
 		}
-		expected.Parsed = digest(normal(anyOf(t, kept)))
+		parsed := anyOf(t, kept)
+		if c.Expand {
+			parsed = expand(parsed)
+		}
+		expected.Parsed = digest(normal(parsed))
 	}
 	var answer result
 	if written, err := p.read([]byte(p.before + text + p.after)); err == nil {
@@ -177,12 +229,16 @@ func anyOf(t *testing.T, text []byte) any {
 }
 
 // normal drops what Allod reads as absent: an empty system text, an empty owner
-// label and a false duplicate.
+// label, a false duplicate and that a reason to stop is not the backend's own;
+// and the empty list that the contract reads where none is withheld.
 func normal(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, m := range v {
-			if (k == "system" || k == "ownerLabel") && m == "" || k == "duplicate" && m == false {
+			empty, isList := m.([]any)
+			switch {
+			case (k == "system" || k == "ownerLabel") && m == "", (k == "duplicate" || k == "stopReported") && m == false,
+				k == "withheld" && isList && len(empty) == 0:
 				delete(v, k)
 				continue
 			}
@@ -208,41 +264,45 @@ func digest(v any) any {
 	return "sha256 " + hex.EncodeToString(sum[:])
 }
 
-func outcomeOnly[T ai.Outcome](body []byte) ([]byte, error) {
-	v, err := c0.Outcome.Read(body)
-	if err != nil {
-		return nil, err
+func outcomeOnly[T ai.Outcome](c ai.Codec) func([]byte) ([]byte, error) {
+	return func(body []byte) ([]byte, error) {
+		v, err := c.Outcome.Read(body)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := v.Outcome.(T); !ok {
+			return nil, errOther
+		}
+		return c.Outcome.Write(v)
 	}
-	if _, ok := v.Outcome.(T); !ok {
-		return nil, errOther
-	}
-	return c0.Outcome.Write(v)
 }
 
-func pairOnly(is func(ai.PairRequest) bool) func([]byte) ([]byte, error) {
+func pairOnly(c ai.Codec, is func(ai.PairRequest) bool) func([]byte) ([]byte, error) {
 	return func(body []byte) ([]byte, error) {
-		v, err := c0.PairRequest.Read(body)
+		v, err := c.PairRequest.Read(body)
 		if err != nil {
 			return nil, err
 		}
 		if !is(v) {
 			return nil, errOther
 		}
-		return c0.PairRequest.Write(v)
+		return c.PairRequest.Write(v)
 	}
 }
 
 // eitherPayload reads a payload whose kind is not known, which Allod itself
 // never has to.
-func eitherPayload(body []byte) ([]byte, error) {
-	for _, kind := range ai.Kinds() {
-		if p, err := c0.ReadPayload(kind, body); err == nil {
-			return c0.WritePayload(p)
-		} else if p != nil {
-			return nil, errNotZero
+func eitherPayload(c ai.Codec) func([]byte) ([]byte, error) {
+	return func(body []byte) ([]byte, error) {
+		for _, kind := range ai.Kinds() {
+			if p, err := c.ReadPayload(kind, body); err == nil {
+				return c.WritePayload(p)
+			} else if p != nil {
+				return nil, errNotZero
+			}
 		}
+		return nil, errOther
 	}
-	return nil, errOther
 }
 
 // keyFile reads a key file and writes it again.

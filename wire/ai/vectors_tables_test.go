@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,10 +12,12 @@ import (
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/grant"
 	"github.com/allodhq/allod/wire/ai/match"
 	"github.com/allodhq/allod/wire/ai/must"
 	"github.com/allodhq/allod/wire/ai/protocol"
 	"github.com/allodhq/allod/wire/ai/signing"
+	"github.com/allodhq/allod/wire/ai/succession"
 )
 
 var spends = map[string]match.Spend{
@@ -26,7 +29,7 @@ var allowLists = map[string][]ai.Owner{
 	"absent": nil, "includes": {"zed", "bob"}, "excludes": {"zed"}, "empty": {},
 }
 
-func runAudience(t *testing.T, v vector) (got, want any) {
+func runAudience(t *testing.T, r *recording, v vector) (got, want any) {
 	switch v.Kind {
 	case "effectiveOfferScope":
 		var c struct {
@@ -38,14 +41,15 @@ func runAudience(t *testing.T, v vector) (got, want any) {
 		if !ok {
 			t.Fatalf("unknown spend %q", c.In[2])
 		}
-		return match.EffectiveScope(ai.OfferScope(c.In[0]), backend.Cost(c.In[1]), spend), c.Out
+		scope := match.EffectiveScope(ai.OfferScope(r.value(c.In[0])), backend.Cost(c.In[1]), spend)
+		return r.word(string(scope)), c.Out
 	case "matchAudience":
 		var c struct {
 			In  [7]any
 			Out string
 		}
 		v.decode(t, &c)
-		job := match.Job{Owner: "alice", Audience: ai.Audience(c.In[0].(string))}
+		job := match.Job{Owner: "alice", Audience: ai.Audience(r.value(c.In[0].(string)))}
 		if c.In[3].(bool) {
 			job.Owner = "bob"
 		}
@@ -55,18 +59,18 @@ func runAudience(t *testing.T, v vector) (got, want any) {
 			t.Fatalf("unknown inputs %v", c.In)
 		}
 		job.AllowedOwners = list
-		offer := match.Offer{Owner: "bob", Scope: ai.OfferScope(c.In[1].(string)), Cost: backend.Cost(c.In[2].(string)), Spend: spend}
+		offer := match.Offer{Owner: "bob", Scope: ai.OfferScope(r.value(c.In[1].(string))), Cost: backend.Cost(c.In[2].(string)), Spend: spend}
 		return refusalName(match.Audience(job, offer, func(ai.Owner) bool { return c.In[4].(bool) })), c.Out
 	case "matchAudienceExplicit":
 		var c struct {
 			Job struct {
 				Owner         ai.Owner
-				Audience      ai.Audience
+				Audience      string
 				AudienceAllow []ai.Owner
 			}
 			Daemon struct {
 				Owner      ai.Owner
-				OfferScope ai.OfferScope
+				OfferScope string
 				Cost       backend.Cost
 			}
 			LocallyAllowed, Asked []ai.Owner
@@ -74,8 +78,8 @@ func runAudience(t *testing.T, v vector) (got, want any) {
 		}
 		v.decode(t, &c)
 		asked := []ai.Owner{}
-		err := match.Audience(match.Job{Owner: c.Job.Owner, Audience: c.Job.Audience, AllowedOwners: c.Job.AudienceAllow},
-			match.Offer{Owner: c.Daemon.Owner, Scope: c.Daemon.OfferScope, Cost: c.Daemon.Cost},
+		err := match.Audience(match.Job{Owner: c.Job.Owner, Audience: ai.Audience(r.value(c.Job.Audience)), AllowedOwners: c.Job.AudienceAllow},
+			match.Offer{Owner: c.Daemon.Owner, Scope: ai.OfferScope(r.value(c.Daemon.OfferScope)), Cost: c.Daemon.Cost},
 			func(o ai.Owner) bool { asked = append(asked, o); return slices.Contains(c.LocallyAllowed, o) })
 		return []any{refusalName(err), asked}, []any{c.Out, c.Asked}
 	}
@@ -95,10 +99,11 @@ func refusalName(err error) string {
 	return "unnamed: " + err.Error()
 }
 
-func runCost(t *testing.T, v vector) (got, want any) {
+func runCost(t *testing.T, _ *recording, v vector) (got, want any) {
 	var c struct {
 		ID      backend.ID
 		BaseURL string
+		Model   string
 		In      string
 		Out     any
 	}
@@ -106,11 +111,13 @@ func runCost(t *testing.T, v vector) (got, want any) {
 	switch v.Kind {
 	case "isLocalHost":
 		return backend.IsLocalHost(c.In), c.Out
+	case "isCloudTaggedModel":
+		return backend.RunsElsewhere(c.In), c.Out
 	case "isBackendId":
 		_, ok := backend.Find(backend.ID(c.In))
 		return ok, c.Out
 	case "resolveCost":
-		cost, err := backend.CostOf(c.ID, c.BaseURL)
+		cost, err := backend.CostOf(c.ID, c.BaseURL, c.Model)
 		if err != nil {
 			return map[string]any{"throws": errors.Is(err, backend.ErrUnknown)}, c.Out
 		}
@@ -120,14 +127,14 @@ func runCost(t *testing.T, v vector) (got, want any) {
 	return nil, nil
 }
 
-func runLimits(t *testing.T, v vector) (got, want any) {
+func runLimits(t *testing.T, r *recording, v vector) (got, want any) {
 	var c struct{ Value any }
 	v.decode(t, &c)
 	want = c.Value
 	subject, arg, _ := strings.Cut(v.Name, " ")
 	switch v.Name {
 	case "PROTOCOL_VERSION":
-		return protocol.Latest().Version, want
+		return r.codec.Version, want
 	case "SUPPORTED_PROTOCOL_VERSIONS":
 		return protocol.Supported(), want
 	case "MIN_PROTOCOL_VERSION":
@@ -147,23 +154,47 @@ func runLimits(t *testing.T, v vector) (got, want any) {
 	case "SIZE_CLASS_LIMITS":
 		return map[string]any{"small": ceiling(ai.SizeSmall), "medium": ceiling(ai.SizeMedium), "large": ceiling(ai.SizeLarge)}, want
 	case "AUDIENCES":
-		return ai.Audiences(), want
+		return r.spoken("Audience", audienceWords), want
 	case "OFFER_SCOPES":
-		return ai.OfferScopes(), want
+		return r.spoken("OfferScope", audienceWords), want
 	case "JOB_KINDS":
 		return ai.Kinds(), want
 	case "BACKEND_IDS":
-		return backend.IDs(), want
+		return r.spoken("BackendIdSchema", texts(backend.IDs())), want
+	case "BACKEND_CLASSES":
+		return backend.Classes(), want
+	case "SIZE_CLASSES":
+		return ai.SizeClasses(), want
 	case "TERMINAL_STATES":
 		return slices.DeleteFunc(ai.States(), func(s ai.State) bool { return !s.Terminal() }), want
 	case "ERROR_STATUS":
-		statuses := map[ai.Code]int{}
-		for _, code := range ai.Codes() {
-			statuses[code] = code.Status()
+		statuses := map[string]int{}
+		for _, code := range r.spoken("WireErrorCode", texts(ai.Codes())) {
+			statuses[code] = ai.Code(code).Status()
 		}
 		return statuses, want
 	case "MatchRefusal ids with a message":
 		return matchRefusals(), want
+	case "ENVELOPE_BODY_VERSION":
+		return bodyVersion(t), want
+	case "GRANT_CONTEXT":
+		return grantStatement(t)[0], want
+	case "GRANT_SIGNED_FIELDS":
+		return grantStatement(t)[1:], want
+	case "GRANT_MAX_AGE_MS":
+		return grant.MaxAge.Milliseconds(), want
+	case "CLOCK_SKEW_WARN_MS":
+		return grant.MaxAhead.Milliseconds(), want
+	case "RESERVED_PURPOSE":
+		return grant.DefaultPurpose, want
+	case "SUCCESSION_CONTEXT":
+		context, _, _ := strings.Cut(string(succession.Statement(key.Fingerprint{}, key.Fingerprint{})), ":")
+		return context, want
+	case "MAX_SUCCESSION_CHAIN":
+		return ai.MaxSuccessions, want
+	case "MAX_ENVELOPE_BYTES", "CLOCK_ATTRIBUTION_MS", "RETIREMENT_WINDOW_MS", "MAX_PURPOSES", "DEFAULT_ROUTING",
+		"UPDATE_OFFER_SINCE", "RefusalReason ids with a text":
+		return noSuchThing, want
 	case "MUST_IDS":
 		var ids []string
 		for _, m := range must.All() {
@@ -184,8 +215,16 @@ func runLimits(t *testing.T, v vector) (got, want any) {
 		return by, want
 	}
 	switch subject {
+	case "sizeClassOf":
+		n, err := strconv.Atoi(arg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ai.SizeClassOf(n), want
+	case "sizeClassCeiling":
+		return ceiling(ai.SizeClass(arg)), want
 	case "enum":
-		return enumeration(t, arg), want
+		return r.enumeration(t, arg), want
 	case "backend":
 		return backendRow(backend.ID(arg)), want
 	case "isTerminal":
@@ -199,6 +238,8 @@ func runLimits(t *testing.T, v vector) (got, want any) {
 			t.Fatal(err)
 		}
 		return slices.Contains(ai.Kinds(), kind), want
+	case "updateOffer", "daemonFloor":
+		return noSuchThing, want
 	case "MUST":
 		for _, m := range must.All() {
 			if m.ID == arg {
@@ -220,12 +261,34 @@ func runLimits(t *testing.T, v vector) (got, want any) {
 	return nil, nil
 }
 
-func enumeration(t *testing.T, name string) any {
+// audienceWords are all words that a version has for audiences and offers.
+var audienceWords = []string{"self", "named", "public", "private", "team"}
+
+// spoken are those of the words that the version reads at that place.
+func (r *recording) spoken(schema string, words []string) []string {
+	p, found := r.places[schema], []string{}
+	for _, w := range words {
+		if _, err := p.read([]byte(p.before + `"` + w + `"` + p.after)); err == nil {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+func texts[S ~string](words []S) []string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = string(w)
+	}
+	return list
+}
+
+func (r *recording) enumeration(t *testing.T, name string) any {
 	switch name {
-	case "Audience":
-		return ai.Audiences()
-	case "OfferScope":
-		return ai.OfferScopes()
+	case "Audience", "OfferScope":
+		return r.spoken(name, audienceWords)
+	case "StopReasonSchema":
+		return r.spoken(name, texts(ai.StopReasons()))
 	case "BackendClass":
 		return backend.Classes()
 	case "BackendCost":
@@ -243,9 +306,11 @@ func enumeration(t *testing.T, name string) any {
 	case "SizeClass":
 		return ai.SizeClasses()
 	case "WireErrorCode":
-		return ai.Codes()
+		return r.spoken(name, texts(ai.Codes()))
 	case "BackendIdSchema":
-		return backend.IDs()
+		return r.spoken(name, texts(backend.IDs()))
+	case "RefusalReason", "PurposeRouting":
+		return noSuchThing
 	}
 	t.Fatalf("unknown enumeration %q", name)
 	return nil
@@ -265,6 +330,24 @@ func backendRow(id backend.ID) any {
 		row["defaultBaseUrl"] = d.DefaultBaseURL
 	}
 	return row
+}
+
+// noSuchThing is the answer where Allod has nothing of the kind. stricter.json
+// says why.
+const noSuchThing = "(Allod has no such thing)"
+
+// bodyVersion is the v of the body that a sender signs.
+func bodyVersion(t *testing.T) any {
+	t.Helper()
+	keys := vectorKeys(t)
+	rec := &recorder{Signer: keys["site"].Signer()}
+	_, err := envelope.Seal(strings.NewReader(strings.Repeat("e", 32)), rec, keys["device"].Identity(), envelope.Letter{
+		JobID: "j", Direction: ai.DirectionPayload, DeadlineAt: 1, Plaintext: "{}",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return anyOf(t, rec.message).(map[string]any)["v"]
 }
 
 func ceiling(s ai.SizeClass) any {
@@ -292,7 +375,7 @@ func bindingContext(t *testing.T) string {
 	return context
 }
 
-func runVersion(t *testing.T, v vector) (got, want any) {
+func runVersion(t *testing.T, rec *recording, v vector) (got, want any) {
 	var c struct {
 		Body               json.RawMessage
 		BodyAbsent, Absent bool
@@ -339,6 +422,10 @@ func runVersion(t *testing.T, v vector) (got, want any) {
 		return nil, want
 	}
 	r := refused{Error: string(e.Code), Supported: e.Supported, Minimum: e.Minimum, MessagePresent: e.Message != ""}
+	// The recorded program spoke one version. Ours speaks more, and says so.
+	if slices.Equal(e.Supported, protocol.Supported()) && slices.Contains(e.Supported, rec.codec.Version) && e.Minimum == protocol.Minimum() {
+		r.Supported, r.Minimum = []string{rec.codec.Version}, rec.codec.Version
+	}
 	var body struct{ ProtocolVersion any }
 	if json.Unmarshal(c.Body, &body) == nil {
 		if declared, ok := body.ProtocolVersion.(string); ok && len(declared) > 1 {
@@ -354,7 +441,7 @@ func runVersion(t *testing.T, v vector) (got, want any) {
 	return r, want
 }
 
-func runSizeClass(t *testing.T, v vector) (got, want any) {
+func runSizeClass(t *testing.T, r *recording, v vector) (got, want any) {
 	var c struct {
 		In        json.RawMessage
 		Out       any
@@ -371,7 +458,7 @@ func runSizeClass(t *testing.T, v vector) (got, want any) {
 	case "sizeClassCeiling":
 		return ceiling(ai.SizeClass(anyOf(t, c.In).(string))), c.Out
 	case "payloadTextLength":
-		p, err := c0.Kinded.Read([]byte(render(expand(anyOf(t, c.In)))))
+		p, err := r.codec.Kinded.Read([]byte(render(expand(anyOf(t, c.In)))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,23 +468,34 @@ func runSizeClass(t *testing.T, v vector) (got, want any) {
 	return nil, nil
 }
 
-func runProvenance(t *testing.T, v vector) (got, want any) {
+func runProvenance(t *testing.T, r *recording, v vector) (got, want any) {
 	var c struct {
 		In struct {
-			Audience     ai.Audience
+			Audience     string
 			RunnerID     ai.RunnerID
 			RunnerOwner  ai.Owner
 			BackendClass backend.Class
 			Model        string
+			Stop         ai.StopReason
+			StopReported bool
 		}
 		Out          any
 		PassesSchema bool
 	}
 	v.decode(t, &c)
-	p := ai.ProvenanceOf(c.In.Audience, c.In.RunnerID, c.In.RunnerOwner, ai.RunMetadata{Model: c.In.Model, BackendClass: c.In.BackendClass})
-	_, err := c0.Result.Write(ai.DeliveredResult{JobID: "j", State: ai.StateOK, Provenance: &p})
-	return []any{map[string]any{
-		"audience": p.Audience, "runnerId": p.RunnerID, "runnerOwner": p.RunnerOwner,
+	p := ai.ProvenanceOf(ai.Audience(r.value(c.In.Audience)), c.In.RunnerID, c.In.RunnerOwner, ai.RunMetadata{
+		Model: c.In.Model, BackendClass: c.In.BackendClass, Stop: ai.Stop{Reason: c.In.Stop, Reported: c.In.StopReported},
+	})
+	_, err := r.codec.Result.Write(ai.DeliveredResult{JobID: "j", State: ai.StateOK, Provenance: &p})
+	made := map[string]any{
+		"audience": r.word(string(p.Audience)), "runnerId": p.RunnerID, "runnerOwner": p.RunnerOwner,
 		"backendClass": p.BackendClass, "model": p.Model, "untrusted": p.Untrusted,
-	}, err == nil}, []any{c.Out, c.PassesSchema}
+	}
+	if p.Stop.Reason != "" {
+		made["stop"] = p.Stop.Reason
+	}
+	if p.Stop.Reported {
+		made["stopReported"] = true
+	}
+	return []any{made, err == nil}, []any{normal(c.Out), c.PassesSchema}
 }

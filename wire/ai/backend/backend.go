@@ -34,6 +34,9 @@ func Costs() []Cost { return []Cost{Free, Metered, Subscription} }
 // own.
 const Generic ID = "openai-http"
 
+// CodexCLI is a program that only some versions of the protocol can name.
+const CodexCLI ID = "codex-cli"
+
 // Descriptor is one row of the table.
 type Descriptor struct {
 	ID    ID
@@ -64,6 +67,7 @@ var table = []Descriptor{
 	{"mistral", HTTP, Metered, "https://api.mistral.ai/v1"},
 	{Generic, HTTP, "", ""},
 	{"claude-cli", Process, Subscription, ""},
+	{CodexCLI, Process, Subscription, ""},
 }
 
 // IDs returns the ids of the table in its order.

@@ -97,7 +97,7 @@ func TestLocalAddressesAgree(t *testing.T) {
 
 func TestCostOf(t *testing.T) {
 	urls := []string{"", "http://127.0.0.1:8080/v1", "https://api.example/v1", "no URL"}
-	costs := map[backend.ID]backend.Cost{"claude-cli": backend.Subscription}
+	costs := map[backend.ID]backend.Cost{"claude-cli": backend.Subscription, "codex-cli": backend.Subscription}
 	for _, id := range []backend.ID{"ollama", "mlx", "llamacpp", "vllm", "lmstudio", "jan", "localai"} {
 		costs[id] = backend.Free
 	}
@@ -109,7 +109,7 @@ func TestCostOf(t *testing.T) {
 			continue
 		}
 		for _, u := range urls { // no address changes what the table says
-			if cost, err := backend.CostOf(id, u); err != nil || cost != costs[id] || cost == "" {
+			if cost, err := backend.CostOf(id, u, ""); err != nil || cost != costs[id] || cost == "" {
 				t.Errorf("%s at %q: %s, %v", id, u, cost, err)
 			}
 		}
@@ -131,12 +131,12 @@ func TestCostOf(t *testing.T) {
 		"http://127.0.0.1.nip.io/": "metered", "http://256.0.0.1/": "metered", "file:///v1": "metered", "data:,localhost": "metered",
 		"http://localhost:99999/": "metered", "http://[::1%25lo]/": "metered",
 	} {
-		if cost, err := backend.CostOf(backend.Generic, u); err != nil || cost != want {
+		if cost, err := backend.CostOf(backend.Generic, u, ""); err != nil || cost != want {
 			t.Errorf("%q: %s, %v", u, cost, err)
 		}
 	}
-	for _, id := range []backend.ID{"", "Ollama", "ollama ", " ollama", "codex-cli", "openai-http\x00"} {
-		if cost, err := backend.CostOf(id, "http://localhost"); !errors.Is(err, backend.ErrUnknown) || cost != "" {
+	for _, id := range []backend.ID{"", "Ollama", "ollama ", " ollama", "gemini-cli", "openai-http\x00"} {
+		if cost, err := backend.CostOf(id, "http://localhost", ""); !errors.Is(err, backend.ErrUnknown) || cost != "" {
 			t.Errorf("%q: %s, %v", id, cost, err)
 		}
 		if d, ok := backend.Find(id); ok || d != (backend.Descriptor{}) {
@@ -182,9 +182,36 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestRunsElsewhere holds which names of models hand the work on, and that such a
+// model is never free.
+func TestRunsElsewhere(t *testing.T) {
+	for model, want := range map[string]bool{
+		"": false, "m": false, "cloud": false, "m:26b": false, "m:cloud": true, "m:20b-cloud": true, "m:notcloud": true, ":cloud": true,
+		"m:a:cloud": true, "m:cloud:a": false, "m:cloud:": false, "m:CLOUD": false, "m:cloud ": false, "m:cloudy": false, "cloud:m": false,
+		"m:\u0441loud": false, "m:\xffcloud": true, "m:\ncloud": true, "m:cloud\n": false,
+	} {
+		if got := backend.RunsElsewhere(model); got != want {
+			t.Errorf("%q: %v", model, got)
+		}
+		for _, id := range backend.IDs() {
+			d, _ := backend.Find(id)
+			cost := d.Cost
+			if cost == "" { // at an address of this machine
+				cost = backend.Free
+			}
+			if want && cost == backend.Free {
+				cost = backend.Metered
+			}
+			if got, err := backend.CostOf(id, "http://localhost", model); err != nil || got != cost {
+				t.Errorf("%s with %q: %s, %v", id, model, got, err)
+			}
+		}
+	}
+}
+
 // TestTableIsTheContracts compares with the recorded table.
 func TestTableIsTheContracts(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "testdata", "limits.json"))
+	text, err := os.ReadFile(filepath.Join("..", "testdata", "v2", "limits.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +262,7 @@ func FuzzCostOf(f *testing.F) {
 		f.Add(u)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		cost, err := backend.CostOf(backend.Generic, text)
+		cost, err := backend.CostOf(backend.Generic, text, "")
 		if err != nil || cost != backend.Free && cost != backend.Metered {
 			t.Fatalf("%q costs %s, %v", text, cost, err)
 		}
@@ -248,7 +275,7 @@ func FuzzCostOf(f *testing.F) {
 		}
 		// The text and its normal form cost the same, so that judging one and
 		// dialling the other is no way around the bill.
-		if again, err := backend.CostOf(backend.Generic, u.String()); err != nil || again != cost {
+		if again, err := backend.CostOf(backend.Generic, u.String(), ""); err != nil || again != cost {
 			t.Fatalf("%q costs %s and %q costs %s, %v", text, cost, u, again, err)
 		}
 	})

@@ -16,16 +16,21 @@ var ErrUnknown = refusal.NewKind("backend-unknown", 400,
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "Backends", Kinds: []*refusal.Kind{ErrUnknown}}
 
-// CostOf is the cost class of a backend at that base URL. For [Generic] it is
-// [Free] when the URL's host is local (see [IsLocalHost]) and [Metered]
-// otherwise, also without a URL or with one that no browser would read; for
-// every other backend the table decides alone. It returns [ErrUnknown] for an
-// id that is not in the table.
-func CostOf(id ID, baseURL string) (Cost, error) {
+// CostOf is the cost class of a backend at that base URL with that model. For
+// [Generic] it is [Free] when the URL's host is local (see [IsLocalHost]) and
+// [Metered] otherwise, also without a URL or with one that no browser would read;
+// for every other backend the table decides. What would be free is [Metered] with
+// a model that runs elsewhere (see [RunsElsewhere]). It returns [ErrUnknown] for
+// an id that is not in the table.
+func CostOf(id ID, baseURL, model string) (Cost, error) {
 	d, ok := Find(id)
 	switch {
 	case !ok:
 		return "", ErrUnknown
+	case d.Cost == Metered || d.Cost == Subscription:
+		return d.Cost, nil
+	case RunsElsewhere(model):
+		return Metered, nil
 	case d.Cost != "":
 		return d.Cost, nil
 	}
@@ -33,6 +38,14 @@ func CostOf(id ID, baseURL string) (Cost, error) {
 		return Free, nil
 	}
 	return Metered, nil
+}
+
+// RunsElsewhere reports whether a model's name has a tag by which a server on this
+// machine hands the work to a paid service: a part after the last colon that ends
+// in "cloud". An empty name has none.
+func RunsElsewhere(model string) bool {
+	i := strings.LastIndexByte(model, ':')
+	return i >= 0 && strings.HasSuffix(model[i+1:], "cloud")
 }
 
 // IsLocalHost reports whether host, as a URL parser wrote it, is this machine

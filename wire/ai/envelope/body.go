@@ -19,6 +19,7 @@ type body struct {
 	direction  ai.Direction
 	plaintext  string
 	reach      *Reach
+	usage      *ai.Usage
 
 	// plaintextMissing is set by readBody, since a missing plaintext is judged
 	// after the context.
@@ -26,7 +27,7 @@ type body struct {
 }
 
 // bodyShape writes bodies. The order of the members is part of the recorded
-// bytes; stub is Allod's own and comes last.
+// bytes; stub and usage are Allod's own and come last.
 var bodyShape = exact.Shape[body]{Fields: func(o *exact.Object, b *body) {
 	exact.Text(o, "v", &b.v, 1, 0)
 	exact.Text(o, "jobId", &b.jobID, 1, 0)
@@ -36,6 +37,13 @@ var bodyShape = exact.Shape[body]{Fields: func(o *exact.Object, b *body) {
 	exact.Word(o, "direction", &b.direction, ai.Directions())
 	exact.Text(o, "plaintext", &b.plaintext, 0, 0)
 	exact.OptSub(o, "stub", &b.reach, reachShape)
+	exact.OptSub(o, "usage", &b.usage, usageShape)
+}}
+
+// usageShape drops unknown members: usage decides nothing.
+var usageShape = exact.Shape[ai.Usage]{Unknown: exact.Drop, Fields: func(o *exact.Object, u *ai.Usage) {
+	exact.Whole(o, "promptTokens", &u.Prompt, 0, 0)
+	exact.Whole(o, "completionTokens", &u.Completion, 0, 0)
 }}
 
 // reachShape refuses unknown members: one that is not understood could be a
@@ -76,6 +84,12 @@ func readBody(signed []byte) (body, error) {
 			return body{}, ErrMalformed
 		}
 		b.reach = &reach
+	}
+	if v, ok := root.Member("usage"); ok {
+		// Another sender may mean something else by the name.
+		if usage, err := usageShape.From(v); err == nil {
+			b.usage = &usage
+		}
 	}
 	return b, nil
 }

@@ -4,7 +4,8 @@
 // ENVELOPE_SEALED_AND_SIGNED). From the inside out:
 //
 //	signed body   JSON: v, jobId, senderKeyId, recipientKeyId, deadlineAt,
-//	              direction, plaintext, and stub on payloads that Allod seals
+//	              direction, plaintext, and what Allod adds: stub on payloads,
+//	              usage on results
 //	inner         JSON: body (base64url of the signed body), signature
 //	ciphertext    a sealed box (package key) over inner, in base64url
 //
@@ -16,6 +17,9 @@
 // in the stub. Allod's sites put them inside as well ([Reach]); peers that do
 // not know the member ignore it. A device compares it with the stub before
 // anything runs, so a relay cannot widen what a job may reach.
+//
+// What a run took stands beside its outcome in the same way ([ai.Usage]). It
+// decides nothing, so one that makes no sense is left out and the result opens.
 //
 // The package refuses to look at the clock: whether a deadline has passed is
 // the caller's question.

@@ -88,6 +88,9 @@ type Letter struct {
 	// seals to itself. A payload to a device without it opens too, and then its
 	// stub is unsigned: Allod's sites always set it.
 	Reach *Reach
+	// Usage is what a run took; nil where the backend did not count, and on
+	// payloads.
+	Usage *ai.Usage
 }
 
 // Seal signs l as the signer and seals it to a recipient, using 32 bytes of
@@ -103,10 +106,13 @@ func Seal[R key.Role](rand io.Reader, signer key.Signer, to key.Identity[R], l L
 	}
 	signed := body{
 		v: bodyVersion, jobID: l.JobID, sender: env.SenderKeyID, recipient: env.RecipientKeyID,
-		deadlineAt: l.DeadlineAt, direction: l.Direction, plaintext: l.Plaintext, reach: l.Reach,
+		deadlineAt: l.DeadlineAt, direction: l.Direction, plaintext: l.Plaintext, reach: l.Reach, usage: l.Usage,
 	}
 	if l.Reach != nil && l.Direction == ai.DirectionResult {
 		return ai.SealedEnvelope{}, ErrMalformed.With("A result carries no reach.")
+	}
+	if l.Usage != nil && l.Direction == ai.DirectionPayload {
+		return ai.SealedEnvelope{}, ErrMalformed.With("A payload carries no usage.")
 	}
 	text, err := bodyShape.Append(make([]byte, 0, len(l.Plaintext)+len(l.Plaintext)/8+512), signed)
 	if err != nil {
@@ -134,6 +140,8 @@ type Opened struct {
 	Plaintext string
 	// Reach is nil when the sender signed none.
 	Reach *Reach
+	// Usage is nil when the sender signed none, and on payloads.
+	Usage *ai.Usage
 }
 
 // Open opens an envelope as opener and verifies it against the pinned identity
@@ -182,7 +190,11 @@ func Open(opener key.Opener, sender key.SigningPublic, env ai.SealedEnvelope, wa
 	case signed.plaintextMissing:
 		return Opened{}, ErrMalformed
 	}
-	return Opened{Plaintext: signed.plaintext, Reach: signed.reach}, nil
+	opened := Opened{Plaintext: signed.plaintext, Reach: signed.reach}
+	if want.Direction == ai.DirectionResult {
+		opened.Usage = signed.usage
+	}
+	return opened, nil
 }
 
 // limits bound what is inside an envelope. The box was bounded by the message

@@ -3,6 +3,7 @@ package envelope_test
 import (
 	"encoding/base64"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -458,6 +459,68 @@ func TestReachIsReadBack(t *testing.T) {
 	}
 	if opened, err := w.open(w.envelope(p.sealed(t))); err != nil || opened.Reach != nil {
 		t.Errorf("a reach outside the signed body: %v, %v", opened, err)
+	}
+}
+
+// TestUsageIsReadBack: what a run took is a note beside the result. Where it makes
+// no sense it is no note, and the result opens all the same; with a payload it
+// means nothing.
+func TestUsageIsReadBack(t *testing.T) {
+	w := newWorld(t)
+	asResult := w.members()
+	asResult[5] = `"direction":"result"`
+	open := func(p parts, d ai.Direction) (envelope.Opened, error) {
+		env, want := w.envelope(p.sealed(t)), w.context()
+		env.Direction, want.Direction = d, d
+		return envelope.Open(w.device.Opener(), w.site.Identity().Signing(), env, want)
+	}
+	const good = `{"promptTokens":3,"completionTokens":4}`
+	for usage, want := range map[string]*ai.Usage{
+		good: {Prompt: 3, Completion: 4},
+		`{"completionTokens":4,"promptTokens":3}`:                             {Prompt: 3, Completion: 4},
+		`{"promptTokens":0,"completionTokens":0}`:                             {},
+		`{"promptTokens":9007199254740991,"completionTokens":1e3}`:            {Prompt: 1<<53 - 1, Completion: 1000},
+		`{"promptTokens":3,"completionTokens":4,"totalTokens":7,"x":{"y":1}}`: {Prompt: 3, Completion: 4},
+		`{}`: nil, `null`: nil, `7`: nil, `"x"`: nil, `true`: nil, `[]`: nil, `[3,4]`: nil, `[` + good + `]`: nil,
+		`{"promptTokens":3}`: nil, `{"completionTokens":4}`: nil, `{"PromptTokens":3,"completionTokens":4}`: nil,
+		`{"promptTokens":-1,"completionTokens":4}`:               nil,
+		`{"promptTokens":3,"completionTokens":-4}`:               nil,
+		`{"promptTokens":9007199254740992,"completionTokens":4}`: nil,
+		`{"promptTokens":3,"completionTokens":9007199254740992}`: nil,
+		`{"promptTokens":1e999,"completionTokens":4}`:            nil,
+		`{"promptTokens":3.5,"completionTokens":4}`:              nil,
+		`{"promptTokens":"3","completionTokens":4}`:              nil,
+		`{"promptTokens":null,"completionTokens":4}`:             nil,
+		`{"promptTokens":[3],"completionTokens":4}`:              nil,
+		`{"promptTokens":{},"completionTokens":4}`:               nil,
+		`{"prompt_tokens":3,"completion_tokens":4}`:              nil,
+	} {
+		p := w.parts()
+		p.members = append(slices.Clone(asResult), `"usage":`+usage)
+		opened, err := open(p, ai.DirectionResult)
+		if err != nil || opened.Plaintext != plaintext || !reflect.DeepEqual(opened.Usage, want) {
+			t.Errorf("%s: opened %q with %+v, %v", usage, opened.Plaintext, opened.Usage, err)
+		}
+		p.members = append(w.members(), `"usage":`+usage)
+		if opened, err := open(p, ai.DirectionPayload); err != nil || opened.Plaintext != plaintext || opened.Usage != nil {
+			t.Errorf("%s with a payload: opened %q with %+v, %v", usage, opened.Plaintext, opened.Usage, err)
+		}
+	}
+	// What is no JSON at all is refused as ever, and so is a second one.
+	for _, more := range []string{`"usage":`, `"usage":{"promptTokens":3,"promptTokens":3}`, `"usage":` + good + `,"usage":` + good} {
+		p := w.parts()
+		p.members = append(slices.Clone(asResult), more)
+		opened, err := open(p, ai.DirectionResult)
+		mustRefuse(t, more, opened, err, envelope.ErrMalformed)
+	}
+	// Outside the signature it says nothing.
+	p := w.parts()
+	p.members = asResult
+	p.inner = func(body, signature string) string {
+		return `{"body":"` + body + `","signature":"` + signature + `","usage":` + good + `}`
+	}
+	if opened, err := open(p, ai.DirectionResult); err != nil || opened.Usage != nil {
+		t.Errorf("usage outside the signed body: %+v, %v", opened, err)
 	}
 }
 

@@ -61,6 +61,17 @@ func TestSealedBytes(t *testing.T) {
 	if env.Ciphertext != p.sealed(t) || env.Direction != ai.DirectionResult || env.DeadlineAt != 1 {
 		t.Errorf("a result is sealed as %v", env)
 	}
+
+	// What the run took comes last.
+	result.Usage = &ai.Usage{Prompt: 0, Completion: 1<<53 - 1}
+	env, err = envelope.Seal(bytes.NewReader(p.ephemeral[:]), w.device.Signer(), w.site.Identity(), result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.members = append(p.members, `"usage":{"promptTokens":0,"completionTokens":9007199254740991}`)
+	if env.Ciphertext != p.sealed(t) {
+		t.Errorf("a result with its usage is sealed as %v", env)
+	}
 	if envelope.MaxAge != 24*time.Hour {
 		t.Errorf("envelopes live %v", envelope.MaxAge)
 	}
@@ -132,6 +143,10 @@ func TestWhatIsSealedOpens(t *testing.T) {
 				Owner: ai.Owner(rapid.StringN(1, 5, -1).Draw(t, "owner")), Site: ai.KeyID(rapid.StringN(1, 5, -1).Draw(t, "site")),
 			}
 		}
+		if l.Direction == ai.DirectionResult && rapid.Bool().Draw(t, "with usage") {
+			tokens := rapid.Int64Range(0, 1<<53-1)
+			l.Usage = &ai.Usage{Prompt: tokens.Draw(t, "prompt tokens"), Completion: tokens.Draw(t, "completion tokens")}
+		}
 		secret := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "ephemeral")
 		env, err := to.seal(bytes.NewReader(secret), from.signer, l)
 		if err != nil {
@@ -143,7 +158,7 @@ func TestWhatIsSealedOpens(t *testing.T) {
 		}
 		want := envelope.Context{JobID: l.JobID, Sender: from.fingerprint, Recipient: to.fingerprint, Direction: l.Direction}
 		opened, err := envelope.Open(to.opener, from.signing, env, want)
-		if err != nil || opened.Plaintext != l.Plaintext || !reflect.DeepEqual(opened.Reach, l.Reach) {
+		if err != nil || opened.Plaintext != l.Plaintext || !reflect.DeepEqual(opened.Reach, l.Reach) || !reflect.DeepEqual(opened.Usage, l.Usage) {
 			t.Fatalf("opened %v, %v", opened, err)
 		}
 	})
@@ -167,6 +182,9 @@ func TestSealRefuses(t *testing.T) {
 		f(&l)
 		return l
 	}
+	result := func(u ai.Usage) func(*envelope.Letter) {
+		return func(l *envelope.Letter) { l.Direction, l.Reach, l.Usage = ai.DirectionResult, nil, &u }
+	}
 	const secret = "canarybird"
 	for what, l := range map[string]envelope.Letter{
 		"no job":                     change(func(l *envelope.Letter) { l.JobID = "" }),
@@ -187,6 +205,12 @@ func TestSealRefuses(t *testing.T) {
 		"an owner that is not UTF-8": change(func(l *envelope.Letter) { l.Reach.Owner = secret + "\xff" }),
 		"no site":                    change(func(l *envelope.Letter) { l.Reach.Site = "" }),
 		"a result with a reach":      change(func(l *envelope.Letter) { l.Direction = ai.DirectionResult }),
+		"a payload with usage":       change(func(l *envelope.Letter) { l.Usage = &ai.Usage{Prompt: 1, Completion: 1} }),
+		"a payload with no usage":    change(func(l *envelope.Letter) { l.Usage = &ai.Usage{} }),
+		"usage below zero":           change(result(ai.Usage{Prompt: -1, Completion: 1})),
+		"an answer below zero":       change(result(ai.Usage{Prompt: 1, Completion: -1})),
+		"usage past 2^53-1":          change(result(ai.Usage{Prompt: 1 << 53, Completion: 1})),
+		"an answer past 2^53-1":      change(result(ai.Usage{Prompt: 1, Completion: math.MaxInt64})),
 	} {
 		env, err := envelope.Seal(random(), w.site.Signer(), w.device.Identity(), l)
 		if !errors.Is(err, envelope.ErrMalformed) || env != (ai.SealedEnvelope{}) {

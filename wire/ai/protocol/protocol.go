@@ -12,18 +12,22 @@ package protocol
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/v0"
+	"github.com/allodhq/allod/wire/ai/v2"
 )
 
 // member is the name under which a version is declared.
 const member = "protocolVersion"
 
-// codecs are the versions this module speaks, the oldest first.
-func codecs() []ai.Codec { return []ai.Codec{v0.Codec()} }
+// spoken are the codecs of the versions this module speaks, the oldest first.
+var spoken = []ai.Codec{v0.Codec(), v2.Codec()}
+
+func codecs() []ai.Codec { return spoken }
 
 // Supported returns the versions this module speaks, the oldest first.
 func Supported() []string {
@@ -42,6 +46,27 @@ func Minimum() string { return Supported()[0] }
 func Latest() ai.Codec {
 	all := codecs()
 	return all[len(all)-1]
+}
+
+// Find returns the codec of a version, and whether this module speaks it.
+func Find(version string) (ai.Codec, bool) {
+	for _, c := range codecs() {
+		if c.Version == version {
+			return c, true
+		}
+	}
+	return ai.Codec{}, false
+}
+
+// Best returns the codec of the newest version that is both one of the given and
+// spoken by this module, and whether there is one.
+func Best(versions []string) (best ai.Codec, ok bool) {
+	for _, c := range codecs() {
+		if slices.Contains(versions, c.Version) {
+			best, ok = c, true
+		}
+	}
+	return best, ok
 }
 
 // Choose returns the codec for a request with that body and query. limit is the
@@ -84,15 +109,14 @@ const (
 )
 
 func find(declared string) (ai.Codec, error) {
-	for _, c := range codecs() {
-		if c.Version == declared {
-			return c, nil
-		}
+	if c, ok := Find(declared); ok {
+		return c, nil
 	}
 	// The message never repeats the declared text. Versions are compared as
-	// text, as the contract's other servers do.
+	// text, as the contract's other servers do. Who is older than the newest is
+	// behind: that one is there for it.
 	side := "This server is behind: upgrade it."
-	if declared == "" || declared < Minimum() {
+	if declared < Latest().Version {
 		side = "The caller is behind: upgrade it."
 	}
 	e := ai.ErrorOf(ai.ErrUnsupportedVersion.With(side))

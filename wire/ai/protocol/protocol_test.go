@@ -70,9 +70,9 @@ const (
 	server = "server behind"
 )
 
-// v is the version that this module speaks. The tests do not write it out, as
-// no code outside its package does.
-var v = protocol.Minimum()
+// v and newest are the oldest and the newest version that this module speaks.
+// The tests do not write them out, as no code outside their packages does.
+var v, newest = protocol.Minimum(), protocol.Latest().Version
 
 func TestChoose(t *testing.T) {
 	declare := func(version string) string { return `{"protocolVersion":"` + version + `"}` }
@@ -99,11 +99,14 @@ func TestChoose(t *testing.T) {
 		"an escaped version":    {`{"protocolVersion":"\u00` + fmt.Sprintf("%x", v) + `"}`, "", v},
 		"a name in capitals":    {`{"ProtocolVersion":"` + v + `"}`, "", caller},
 		"a name with a space":   {`{"protocolVersion ":"` + v + `"}`, "", caller},
-		"a longer version":      {declare(v + "0"), "", server},
-		"a version and a space": {declare(v + " "), "", server},
-		"a space and a version": {declare(" " + v), "", caller},
+		"the newest":            {declare(newest), "", newest},
+		"the newest in a query": {`{}`, "protocolVersion=" + newest, newest},
+		"a longer version":      {declare(newest + "0"), "", server},
+		"a version and a space": {declare(newest + " "), "", server},
+		"a space and a version": {declare(" " + newest), "", caller},
 		"a version below":       {declare("-1"), "", caller},
-		"a version above":       {declare("1"), "", server},
+		"a version above":       {declare(newest + "1"), "", server},
+		"a version between":     {declare(v + "1"), "", caller}, // the newest is there for it
 		"a word":                {declare(canary), "", server},
 
 		// What is not JSON is refused before the version.
@@ -189,14 +192,14 @@ func TestChooseByQuery(t *testing.T) {
 		"protocolVersion=" + v + "&protocolVersion=99": v, "protocolVersion=99&protocolVersion=" + v: server,
 		"protocolVersion=&protocolVersion=" + v: caller, "protocolVersion&protocolVersion=" + v: caller,
 		// Only & separates.
-		"a=1;protocolVersion=" + v: caller, "protocolVersion=" + v + ";a=1": server, "protocolVersion=" + v + "#a": server,
+		"a=1;protocolVersion=" + v: caller, "protocolVersion=" + newest + ";a=1": server, "protocolVersion=" + newest + "#a": server,
 		// Escapes.
-		"protocol%56ersion=" + v: v, "%70rotocolVersion=%" + fmt.Sprintf("%x", v): v, "protocolVersion=%" + fmt.Sprintf("%x", v) + "%20": server,
-		"protocolVersion=%": caller, "protocolVersion=%zz": caller, "protocolVersion=%3": caller, "protocolVersion=" + v + "%": server,
+		"protocol%56ersion=" + v: v, "%70rotocolVersion=%" + fmt.Sprintf("%x", v): v, "protocolVersion=%" + fmt.Sprintf("%x", newest) + "%20": server,
+		"protocolVersion=%": caller, "protocolVersion=%zz": caller, "protocolVersion=%3": caller, "protocolVersion=" + newest + "%": server,
 		"protocolVersion%=" + v: caller, "%zz&protocolVersion=" + v: v, "%=%&protocolVersion=" + v: v,
 		"protocolVersion%3D" + v: caller, "a=%26protocolVersion=" + v: caller, "protocolVersion=%26": caller,
-		"protocolVersion=+" + v: caller, "protocolVersion=" + v + "+": server, "protocol+Version=" + v: caller, "+protocolVersion=" + v: caller,
-		"protocolVersion=%00": caller, "protocolVersion=" + v + "%00": server, "protocolVersion=\xff": server, "protocolVersion=%ff": server,
+		"protocolVersion=+" + v: caller, "protocolVersion=" + newest + "+": server, "protocol+Version=" + v: caller, "+protocolVersion=" + v: caller,
+		"protocolVersion=%00": caller, "protocolVersion=" + newest + "%00": server, "protocolVersion=\xff": server, "protocolVersion=%ff": server,
 		"protocolversion=" + v: caller, "PROTOCOLVERSION=" + v: caller, "protocolVersion[]=" + v: caller, "protocolVersion =" + v: caller,
 		"protocolVersion=" + canary: server, canary + "=" + canary: caller, "protocolVersion=" + strings.Repeat(canary, 10_000): server,
 		strings.Repeat("&", 100_000) + "protocolVersion=" + v: v,
@@ -226,9 +229,39 @@ func TestSupported(t *testing.T) {
 			t.Errorf("%s is chosen as %s, %v", version, codec.Version, err)
 		}
 	}
+	for _, version := range append(versions, "", "99", canary) {
+		codec, ok := protocol.Find(version)
+		if ok != slices.Contains(versions, version) || ok && codec.Version != version || !ok && !reflect.DeepEqual(codec, ai.Codec{}) {
+			t.Errorf("%q is found as %q, %v", version, codec.Version, ok)
+		}
+	}
 	versions[0] = "changed" // by a caller
 	if protocol.Minimum() == "changed" || protocol.Supported()[0] == "changed" {
 		t.Error("a caller can change what is supported")
+	}
+}
+
+// TestBest holds that the order in which a peer lists its versions does not
+// matter, and that what nobody speaks is nobody's best.
+func TestBest(t *testing.T) {
+	for what, c := range map[string]struct {
+		versions []string
+		want     string
+	}{
+		"nothing":               {nil, ""},
+		"unknown ones":          {[]string{"", "99", canary}, ""},
+		"the oldest":            {[]string{v}, v},
+		"the newest":            {[]string{newest}, newest},
+		"both":                  {[]string{v, newest}, newest},
+		"the newest first":      {[]string{newest, v}, newest},
+		"with unknown ones":     {[]string{"99", v, canary}, v},
+		"the newest, and above": {[]string{newest, newest + "1", "99"}, newest},
+		"one twice":             {[]string{v, v}, v},
+	} {
+		codec, ok := protocol.Best(c.versions)
+		if ok != (c.want != "") || codec.Version != c.want || !ok && !reflect.DeepEqual(codec, ai.Codec{}) {
+			t.Errorf("%s: %q, %v", what, codec.Version, ok)
+		}
 	}
 }
 
@@ -257,9 +290,8 @@ func FuzzChoose(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, query string) {
 		codec, err := protocol.Choose(body, ai.MaxBody, query)
 		got := verdict(t, codec, err)
-		switch got {
-		case v, bad, caller, server:
-		default:
+		chosen := slices.Contains(protocol.Supported(), got)
+		if !chosen && got != bad && got != caller && got != server {
 			t.Fatalf("%s", got)
 		}
 		if !jsontext.Value(body).IsValid() {
@@ -272,10 +304,11 @@ func FuzzChoose(f *testing.F) {
 		var members map[string]any
 		_ = json.Unmarshal(body, &members) // no object has no members
 		declared, has := members["protocolVersion"]
-		if text, _ := declared.(string); got == v && has && text != v {
+		text, _ := declared.(string)
+		if chosen && has && text != got {
 			t.Fatalf("%v is chosen for %v", got, declared)
 		}
-		if got != v && got != bad && has && declared == v {
+		if !chosen && got != bad && has && slices.Contains(protocol.Supported(), text) {
 			t.Fatalf("%v is refused as %s", declared, got)
 		}
 		if !has && got != bad {

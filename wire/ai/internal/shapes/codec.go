@@ -1,51 +1,49 @@
-package v0
+package shapes
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/wire/ai"
 )
 
-// Version is what messages of this version declare as their protocolVersion.
-const Version = "0"
-
-// Codec returns the codec of this version.
-func Codec() ai.Codec {
+// Codec returns the codec of a dialect, which must not change afterwards.
+func (d *Dialect) Codec() ai.Codec {
 	return ai.Codec{
-		Version: Version,
+		Version: d.Version, Audiences: slices.Clone(d.Audiences.Values),
 
-		PairRequest:       message(pairRequest, ai.MaxBody),
+		PairRequest:       message(d.pairRequest(), ai.MaxBody),
 		PairStartResponse: message(pairStartResponse, ai.MaxBody),
-		PairPollResponse:  message(pairPollResponse, ai.MaxBody),
-		ClaimRequest:      message(claimRequest, ai.MaxBody),
-		ClaimResponse:     message(claimResponse, ai.MaxBody),
-		FetchRequest:      message(fetchRequest, ai.MaxBody),
+		PairPollResponse:  message(d.pairPollResponse(), ai.MaxBody),
+		ClaimRequest:      message(d.claimRequest(), ai.MaxBody),
+		ClaimResponse:     message(d.claimResponse(), ai.MaxBody),
+		FetchRequest:      message(d.fetchRequest(), ai.MaxBody),
 		FetchResponse:     message(fetchResponse, ai.MaxSealedBody),
-		HeartbeatRequest:  message(heartbeatRequest, ai.MaxBody),
-		HeartbeatResponse: message(heartbeatResponse, ai.MaxBody),
-		ResultRequest:     message(resultRequest, ai.MaxSealedBody),
+		HeartbeatRequest:  message(d.heartbeatRequest(), ai.MaxBody),
+		HeartbeatResponse: message(d.heartbeatResponse(), ai.MaxBody),
+		ResultRequest:     message(d.resultRequest(), ai.MaxSealedBody),
 		ResultResponse:    message(resultResponse, ai.MaxBody),
-		ReleaseRequest:    message(releaseRequest, ai.MaxBody),
+		ReleaseRequest:    message(d.releaseRequest(), ai.MaxBody),
 		ReleaseResponse:   message(releaseResponse, ai.MaxBody),
-		Error:             message(wireError, ai.MaxBody),
+		Error:             message(d.wireError(), ai.MaxBody),
 
 		Generate: message(generate, ai.MaxSealedBody),
-		Chat:     message(chat, ai.MaxSealedBody),
-		Outcome:  message(sealedOutcome, ai.MaxSealedBody),
-		Stub:     message(stub, ai.MaxBody),
-		Kinded:   message(kinded, ai.MaxSealedBody),
-		Job:      message(claimedJob, ai.MaxSealedBody),
-		Result:   message(deliveredResult, ai.MaxSealedBody),
+		Chat:     message(d.chat(), ai.MaxSealedBody),
+		Outcome:  message(d.sealedOutcome(), ai.MaxSealedBody),
+		Stub:     message(d.stub(), ai.MaxBody),
+		Kinded:   message(d.kinded(), ai.MaxSealedBody),
+		Job:      message(d.claimedJob(), ai.MaxSealedBody),
+		Result:   message(d.deliveredResult(), ai.MaxSealedBody),
 	}
 }
 
-// maxDepth is deeper than any message: a claimed job holds a payload that holds
-// a list of messages.
+// maxDepth is deeper than any message: the answer to a heartbeat holds, by site,
+// a list of keys that were, each with an identity.
 const maxDepth = 8
 
-// maxValues bounds the values of one message. The most a legal one needs is a
-// claim of many capabilities, each of six values.
+// maxValues bounds the values of one message. No legal one needs more than a list
+// of short texts that is as long as a body may be.
 const maxValues = 1 << 16
 
 type codec[T any] struct {

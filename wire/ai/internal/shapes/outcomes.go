@@ -1,4 +1,4 @@
-package v0
+package shapes
 
 import (
 	"github.com/allodhq/allod/internal/exact"
@@ -49,39 +49,65 @@ func variant[T ai.Outcome](o *exact.Object, p *ai.Outcome, fields func(*T)) {
 	}
 }
 
-var runMetadata = exact.Shape[ai.RunMetadata]{Fields: func(o *exact.Object, r *ai.RunMetadata) {
-	exact.Text(o, "model", &r.Model, 1, 0)
-	exact.Word(o, "backendClass", &r.BackendClass, backend.Classes())
-	exact.Whole(o, "durationMs", &r.DurationMs, 0, 0)
-}}
+func (d *Dialect) sealedOutcome() exact.Shape[ai.SealedOutcome] {
+	runMetadata := exact.Shape[ai.RunMetadata]{Fields: func(o *exact.Object, r *ai.RunMetadata) {
+		exact.Text(o, "model", &r.Model, 1, 0)
+		exact.Word(o, "backendClass", &r.BackendClass, backend.Classes())
+		exact.Whole(o, "durationMs", &r.DurationMs, 0, 0)
+		d.stop(o, &r.Stop)
+	}}
+	return exact.Shape[ai.SealedOutcome]{Fields: func(o *exact.Object, s *ai.SealedOutcome) {
+		exact.Sub(o, "outcome", &s.Outcome, outcome)
+		exact.Sub(o, "ran", &s.Ran, runMetadata)
+	}}
+}
 
-var sealedOutcome = exact.Shape[ai.SealedOutcome]{Fields: func(o *exact.Object, s *ai.SealedOutcome) {
-	exact.Sub(o, "outcome", &s.Outcome, outcome)
-	exact.Sub(o, "ran", &s.Ran, runMetadata)
-}}
-
-var provenance = exact.Shape[ai.Provenance]{Fields: func(o *exact.Object, p *ai.Provenance) {
-	exact.Word(o, "audience", &p.Audience, ai.Audiences())
-	exact.Text(o, "runnerId", &p.RunnerID, 1, 0)
-	exact.Text(o, "runnerOwner", &p.RunnerOwner, 1, 0)
-	exact.Word(o, "backendClass", &p.BackendClass, backend.Classes())
-	exact.Text(o, "model", &p.Model, 1, 0)
-	exact.Bool(o, "untrusted", &p.Untrusted)
-}}
-
-var deliveredResult = exact.Shape[ai.DeliveredResult]{Fields: func(o *exact.Object, d *ai.DeliveredResult) {
-	exact.Text(o, "jobId", &d.JobID, 1, 0)
-	exact.Word(o, "state", &d.State, ai.States())
-	var out *ai.Outcome
-	if o.Writing() && d.Outcome != nil {
-		out = &d.Outcome
+// stop is why a model stopped, in two members.
+func (d *Dialect) stop(o *exact.Object, s *ai.Stop) {
+	if !d.Stops {
+		return
 	}
-	exact.OptSub(o, "outcome", &out, outcome)
-	if out != nil {
-		d.Outcome = *out
+	exact.OptWord(o, "stop", &s.Reason, ai.StopReasons())
+	if o.Writing() && s.Reason != "" { // a reason says whether it is the backend's own
+		exact.Bool(o, "stopReported", &s.Reported)
+		return
 	}
-	exact.OptSub(o, "provenance", &d.Provenance, provenance)
-}}
+	exact.OptBool(o, "stopReported", &s.Reported)
+}
+
+func (d *Dialect) provenance() exact.Shape[ai.Provenance] {
+	return exact.Shape[ai.Provenance]{Fields: func(o *exact.Object, p *ai.Provenance) {
+		named(o, "audience", &p.Audience, d.Audiences)
+		exact.Text(o, "runnerId", &p.RunnerID, 1, 0)
+		exact.Text(o, "runnerOwner", &p.RunnerOwner, 1, 0)
+		exact.Word(o, "backendClass", &p.BackendClass, backend.Classes())
+		exact.Text(o, "model", &p.Model, 1, 0)
+		exact.Bool(o, "untrusted", &p.Untrusted)
+		d.stop(o, &p.Stop)
+	}}
+}
+
+func (d *Dialect) deliveredResult() exact.Shape[ai.DeliveredResult] {
+	provenance := d.provenance()
+	return exact.Shape[ai.DeliveredResult]{Fields: func(o *exact.Object, r *ai.DeliveredResult) {
+		exact.Text(o, "jobId", &r.JobID, 1, 0)
+		exact.Word(o, "state", &r.State, ai.States())
+		var out *ai.Outcome
+		if o.Writing() && r.Outcome != nil {
+			out = &r.Outcome
+		}
+		exact.OptSub(o, "outcome", &out, outcome)
+		if out != nil {
+			r.Outcome = *out
+		}
+		exact.OptSub(o, "provenance", &r.Provenance, provenance)
+		if d.Stops {
+			exact.OptTrue(o, "fallback", &r.Fallback)
+		} else if r.Fallback { // MUST FALLBACK_LABELED
+			o.Fail(exact.ErrRange, "a result without a fallback, which this version cannot label")
+		}
+	}}
+}
 
 // optURL is an optional absolute http or https URL, kept as it was sent but for
 // white space around it.

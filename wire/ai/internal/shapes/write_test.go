@@ -1,4 +1,4 @@
-package v0_test
+package shapes_test
 
 import (
 	"encoding/json"
@@ -19,30 +19,57 @@ import (
 // plain writes any value of a message, valid or not, by nothing but the names
 // of its fields. It checks nothing, so what it writes of a bad value is what a
 // careless peer would send.
-func plain(name string, v any) string {
-	o := members{}
+func (e *edition) plain(name string, v any) string {
+	o := members{e: e}
 	if strings.HasSuffix(name, "Request") {
-		o.add("protocolVersion", `"0"`)
+		o.add("protocolVersion", `"`+e.version+`"`)
 	}
 	o.fields(name, reflect.ValueOf(v))
 	return o.String()
 }
 
-type members []string
+type members struct {
+	e    *edition
+	list []string
+}
 
-func (o *members) add(name, value string) { *o = append(*o, quote(name)+":"+value) }
+func (o *members) add(name, value string) { o.list = append(o.list, quote(name)+":"+value) }
 
-func (o members) String() string { return "{" + strings.Join(o, ",") + "}" }
+func (o members) String() string { return "{" + strings.Join(o.list, ",") + "}" }
 
 // optionals are left out when they are zero.
 var optionals = []string{
 	"Generate.System", "Chat.System", "PairApproval.OwnerLabel", "ClaimedJob.Site", "Answer.ArtifactURL",
 	"ResultResponse.Duplicate", "Error.Supported", "Error.Minimum", "Error.ServerTime", "Error.MaxSkewMs", "Error.RetryAfter",
 	"DeliveredResult.Outcome", "DeliveredResult.Provenance",
+	"Capability.KnownModels", "PairApproval.ControlPlane", "HeartbeatRequest.Withheld", "HeartbeatResponse.Successions",
+	"HeartbeatResponse.UpdateTo", "SiteSuccession.RetiringUntil", "Stub.Purpose", "ClaimedJob.Service", "ClaimedJob.DeadlineAt",
+	"DeliveredResult.Fallback", "Error.Floor", "Stop.Reason",
 }
 
 // flat are fields whose members stand in the object around them.
-var flat = []string{"ClaimedStub.Stub", "FetchRequest.Grant", "ResultRequest.Grant", "PairRequest.Start", "PairRequest.Poll", "PairPollResponse.Approved"}
+var flat = []string{
+	"ClaimedStub.Stub", "FetchRequest.Grant", "ResultRequest.Grant", "PairRequest.Start", "PairRequest.Poll", "PairPollResponse.Approved",
+	"RunMetadata.Stop", "Provenance.Stop",
+}
+
+// names are of members that are called otherwise than their fields.
+var names = map[string]string{
+	"Error.Code": "error", "PairApproval.ControlPlane": "controlPlanePublic", "Stop.Reason": "stop", "Stop.Reported": "stopReported",
+}
+
+// unsaid are fields that one version has no member for and leaves out. What a
+// reader would act wrongly without is not among them: Write refuses that.
+func (e *edition) unsaid(field string) bool {
+	if e.later {
+		return field == "HeartbeatRequest.Paused"
+	}
+	return slices.Contains([]string{
+		"Capability.Service", "Capability.KnownModels", "PairApproval.ControlPlane", "HeartbeatRequest.Withheld",
+		"HeartbeatResponse.Successions", "HeartbeatResponse.UpdateTo", "Stub.Purpose", "ClaimedStub.Grant", "RunMetadata.Stop",
+		"Provenance.Stop", "ClaimedJob.Service", "ClaimedJob.DeadlineAt",
+	}, field)
+}
 
 func (o *members) fields(name string, v reflect.Value) {
 	switch p := v.Interface().(type) {
@@ -52,7 +79,7 @@ func (o *members) fields(name string, v reflect.Value) {
 			return
 		}
 		o.add("kind", quote(string(p.Kind())))
-		inner := members{}
+		inner := members{e: o.e}
 		inner.struc(v)
 		o.add("payload", inner.String())
 	case ai.PairRequest:
@@ -70,6 +97,9 @@ func (o *members) fields(name string, v reflect.Value) {
 func (o *members) struc(v reflect.Value) {
 	for f, field := range v.Fields() {
 		full := v.Type().Name() + "." + f.Name
+		if o.e.unsaid(full) && !(full == "HeartbeatRequest.Paused" && field.Bool() && v.FieldByName("Capabilities").Len() > 0) {
+			continue
+		}
 		if field.Kind() == reflect.Pointer || field.Kind() == reflect.Interface {
 			if field.IsNil() {
 				continue
@@ -79,20 +109,30 @@ func (o *members) struc(v reflect.Value) {
 			continue
 		}
 		switch {
+		case full == "Stop.Reported" && v.IsZero(): // absent, with a reason that is absent as well
 		case slices.Contains(flat, full):
 			o.struc(field)
 		case full == "ClaimedJob.Payload":
 			o.fields(full, field)
-		case full == "Error.Code":
-			o.add("error", value(field))
+		case names[full] != "":
+			o.add(names[full], o.value(field))
 		default:
 			name := strings.NewReplacer("ID", "Id", "URL", "Url").Replace(f.Name)
-			o.add(strings.ToLower(name[:1])+name[1:], value(field))
+			o.add(strings.ToLower(name[:1])+name[1:], o.value(field))
 		}
 	}
 }
 
-func value(v reflect.Value) string {
+func (o *members) value(v reflect.Value) string {
+	switch v.Interface().(type) {
+	case ai.Audience, ai.OfferScope:
+		word, ok := o.e.words[v.String()]
+		if !ok { // one that is no word of any version
+			word = "?" + v.String()
+		}
+		return quote(word)
+	}
+	inner := members{e: o.e}
 	switch v.Kind() {
 	case reflect.String:
 		return quote(v.String())
@@ -103,22 +143,20 @@ func value(v reflect.Value) string {
 	case reflect.Slice:
 		items := make([]string, v.Len())
 		for i := range items {
-			items[i] = value(v.Index(i))
+			items[i] = inner.value(v.Index(i))
 		}
 		return "[" + strings.Join(items, ",") + "]"
 	case reflect.Map:
-		o := members{}
 		for _, k := range v.MapKeys() {
-			o.add(k.String(), value(v.MapIndex(k)))
+			inner.add(k.String(), inner.value(v.MapIndex(k)))
 		}
-		return o.String()
+		return inner.String()
 	case reflect.Struct:
-		o := members{}
 		if out, ok := v.Interface().(ai.Outcome); ok {
-			o.add("outcome", quote(string(out.Disposition())))
+			inner.add("outcome", quote(string(out.Disposition())))
 		}
-		o.struc(v)
-		return o.String()
+		inner.struc(v)
+		return inner.String()
 	}
 	panic("no JSON for " + v.Kind().String())
 }
@@ -247,7 +285,7 @@ func TestWriteRefusesWhatReadRefuses(t *testing.T) {
 			v := top.Interface()
 			careless := "{}"
 			if v != nil {
-				careless = plain(s.name, v)
+				careless = s.e.plain(s.name, v)
 			}
 			_, readErr := s.read([]byte(careless))
 			body, err := s.write(v)
@@ -265,7 +303,7 @@ func TestWriteRefusesWhatReadRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatalf("what was written is not read: %v\n%s", err, body)
 			}
-			if again := plain(s.name, got); !sameJSON(again, careless) {
+			if again := s.e.plain(s.name, got); !sameJSON(again, careless) {
 				t.Fatalf("wrote %s\nread  %s", careless, again)
 			}
 			if !sameJSON(string(body), careless) {
@@ -294,6 +332,12 @@ func unmarshal(text string, into any) error {
 // TestWriteRefusesByName has what no careless peer could send, because JSON has
 // no form for it, and the refusals that must not be lost.
 func TestWriteRefusesByName(t *testing.T) {
+	for _, e := range editions {
+		t.Run(e.version, func(t *testing.T) { testWriteRefusesByName(t, e.codec) })
+	}
+}
+
+func testWriteRefusesByName(t *testing.T, c ai.Codec) {
 	ran := ai.RunMetadata{Model: "m", BackendClass: "http"}
 	start := &ai.PairStartRequest{
 		Daemon: ai.Daemon{Version: "1", Label: "l", Platform: "linux"}, Device: ai.PublicIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"},
@@ -310,33 +354,36 @@ func TestWriteRefusesByName(t *testing.T) {
 		body []byte
 		err  error
 	}{
-		"neither start nor poll":         write(c0.PairRequest, ai.PairRequest{}),
-		"both start and poll":            write(c0.PairRequest, ai.PairRequest{Start: start, Poll: poll}),
-		"approved without approval":      write(c0.PairPollResponse, ai.PairPollResponse{Status: ai.PairApproved}),
-		"an approval with pending":       write(c0.PairPollResponse, ai.PairPollResponse{Status: ai.PairPending, Approved: approval}),
-		"an approval without status":     write(c0.PairPollResponse, ai.PairPollResponse{Approved: approval}),
-		"no outcome":                     write(c0.Outcome, ai.SealedOutcome{Ran: ran}),
-		"an outcome behind a pointer":    write(c0.Outcome, ai.SealedOutcome{Outcome: &ai.Answer{Text: canary}, Ran: ran}),
-		"an outcome behind nil":          write(c0.Outcome, ai.SealedOutcome{Outcome: (*ai.Answer)(nil), Ran: ran}),
-		"a cancellation behind nil":      write(c0.Outcome, ai.SealedOutcome{Outcome: (*ai.Cancellation)(nil), Ran: ran}),
-		"a result behind a pointer":      write(c0.Result, ai.DeliveredResult{JobID: "j", State: "ok", Outcome: &ai.Answer{Text: canary}}),
-		"no payload":                     write[ai.Payload](c0.Kinded, nil),
-		"a payload behind a pointer":     write[ai.Payload](c0.Kinded, &ai.Generate{Prompt: canary}),
-		"a payload behind nil":           write[ai.Payload](c0.Kinded, (*ai.Chat)(nil)),
-		"a job without payload":          write(c0.Job, job),
-		"a job's payload behind pointer": write(c0.Job, pointed),
-		"a chat without messages":        write(c0.Chat, ai.Chat{}),
-		"no supported version":           write(c0.Error, ai.Error{Code: "unsupported-protocol-version", Message: "m"}),
-		"supported with another code":    write(c0.Error, ai.Error{Code: "not-found", Message: "m", Supported: []string{}}),
-		"minimum with another code":      write(c0.Error, ai.Error{Code: "not-found", Message: "m", Minimum: "0"}),
-		"no clock":                       write(c0.Error, ai.Error{Code: "clock-skew", Message: "m"}),
-		"a clock with another code":      write(c0.Error, ai.Error{Code: "unauthorized", Message: "m", ServerTime: 1}),
-		"a window with another code":     write(c0.Error, ai.Error{Code: "unauthorized", Message: "m", MaxSkewMs: 1}),
-		"a clock before its time":        write(c0.Error, ai.Error{Code: "clock-skew", Message: "m", ServerTime: -1}),
-		"white space after a URL":        write(c0.PairStartResponse, spaced),
-		"white space before a URL":       write(c0.Outcome, ai.SealedOutcome{Outcome: ai.Answer{ArtifactURL: "\ufeffhttps://a.example/"}, Ran: ran}),
-		"white space for a URL":          write(c0.Outcome, ai.SealedOutcome{Outcome: ai.Answer{ArtifactURL: " "}, Ran: ran}),
-		"a URL to run":                   write(c0.Outcome, ai.SealedOutcome{Outcome: ai.Answer{ArtifactURL: "javascript:" + canary}, Ran: ran}),
+		"neither start nor poll":         write(c.PairRequest, ai.PairRequest{}),
+		"both start and poll":            write(c.PairRequest, ai.PairRequest{Start: start, Poll: poll}),
+		"approved without approval":      write(c.PairPollResponse, ai.PairPollResponse{Status: ai.PairApproved}),
+		"an approval with pending":       write(c.PairPollResponse, ai.PairPollResponse{Status: ai.PairPending, Approved: approval}),
+		"an approval without status":     write(c.PairPollResponse, ai.PairPollResponse{Approved: approval}),
+		"no outcome":                     write(c.Outcome, ai.SealedOutcome{Ran: ran}),
+		"an outcome behind a pointer":    write(c.Outcome, ai.SealedOutcome{Outcome: &ai.Answer{Text: canary}, Ran: ran}),
+		"an outcome behind nil":          write(c.Outcome, ai.SealedOutcome{Outcome: (*ai.Answer)(nil), Ran: ran}),
+		"a cancellation behind nil":      write(c.Outcome, ai.SealedOutcome{Outcome: (*ai.Cancellation)(nil), Ran: ran}),
+		"a result behind a pointer":      write(c.Result, ai.DeliveredResult{JobID: "j", State: "ok", Outcome: &ai.Answer{Text: canary}}),
+		"no payload":                     write[ai.Payload](c.Kinded, nil),
+		"a payload behind a pointer":     write[ai.Payload](c.Kinded, &ai.Generate{Prompt: canary}),
+		"a payload behind nil":           write[ai.Payload](c.Kinded, (*ai.Chat)(nil)),
+		"a job without payload":          write(c.Job, job),
+		"a job's payload behind pointer": write(c.Job, pointed),
+		"a chat without messages":        write(c.Chat, ai.Chat{}),
+		"no supported version":           write(c.Error, ai.Error{Code: "unsupported-protocol-version", Message: "m"}),
+		"supported with another code":    write(c.Error, ai.Error{Code: "not-found", Message: "m", Supported: []string{}}),
+		"minimum with another code":      write(c.Error, ai.Error{Code: "not-found", Message: "m", Minimum: "0"}),
+		"no clock":                       write(c.Error, ai.Error{Code: "clock-skew", Message: "m"}),
+		"a clock with another code":      write(c.Error, ai.Error{Code: "unauthorized", Message: "m", ServerTime: 1}),
+		"a window with another code":     write(c.Error, ai.Error{Code: "unauthorized", Message: "m", MaxSkewMs: 1}),
+		"a floor with another code":      write(c.Error, ai.Error{Code: "not-found", Message: "m", Floor: "1"}),
+		"below a floor without one":      write(c.Error, ai.Error{Code: "daemon-below-floor", Message: "m"}),
+		"an audience of no word":         write(c.Stub, ai.Stub{ID: "j", Kind: "llm.chat", Owner: "o", Site: "s", Audience: "private", SizeClass: "small", DeadlineAt: 1}),
+		"a clock before its time":        write(c.Error, ai.Error{Code: "clock-skew", Message: "m", ServerTime: -1}),
+		"white space after a URL":        write(c.PairStartResponse, spaced),
+		"white space before a URL":       write(c.Outcome, ai.SealedOutcome{Outcome: ai.Answer{ArtifactURL: "\ufeffhttps://a.example/"}, Ran: ran}),
+		"white space for a URL":          write(c.Outcome, ai.SealedOutcome{Outcome: ai.Answer{ArtifactURL: " "}, Ran: ran}),
+		"a URL to run":                   write(c.Outcome, ai.SealedOutcome{Outcome: ai.Answer{ArtifactURL: "javascript:" + canary}, Ran: ran}),
 	} {
 		if w.err == nil {
 			t.Errorf("%s is written as %s", what, w.body)
@@ -347,12 +394,12 @@ func TestWriteRefusesByName(t *testing.T) {
 		}
 	}
 	for what, w := range map[string]written{
-		"start":                 write(c0.PairRequest, ai.PairRequest{Start: start}),
-		"poll":                  write(c0.PairRequest, ai.PairRequest{Poll: poll}),
-		"approved":              write(c0.PairPollResponse, ai.PairPollResponse{Status: ai.PairApproved, Approved: approval}),
-		"a pairing":             write(c0.PairStartResponse, pairing),
-		"a cancellation":        write(c0.Outcome, ai.SealedOutcome{Outcome: ai.Cancellation{}, Ran: ran}),
-		"no versions supported": write(c0.Error, ai.Error{Code: "unsupported-protocol-version", Message: "m", Supported: []string{}}),
+		"start":                 write(c.PairRequest, ai.PairRequest{Start: start}),
+		"poll":                  write(c.PairRequest, ai.PairRequest{Poll: poll}),
+		"approved":              write(c.PairPollResponse, ai.PairPollResponse{Status: ai.PairApproved, Approved: approval}),
+		"a pairing":             write(c.PairStartResponse, pairing),
+		"a cancellation":        write(c.Outcome, ai.SealedOutcome{Outcome: ai.Cancellation{}, Ran: ran}),
+		"no versions supported": write(c.Error, ai.Error{Code: "unsupported-protocol-version", Message: "m", Supported: []string{}}),
 	} {
 		if w.err != nil {
 			t.Errorf("%s is refused, so the table above shows nothing: %v", what, w.err)
@@ -502,7 +549,7 @@ func TestPayloadTotal(t *testing.T) {
 	if raceEnabled {
 		t.Skip("texts of many megabytes are slow under the race detector")
 	}
-	for what, c := range map[string]struct {
+	cases := map[string]struct {
 		chat  ai.Chat
 		taken bool
 	}{
@@ -514,18 +561,21 @@ func TestPayloadTotal(t *testing.T) {
 		"one more in astral":         {chat(astral, astral, astral, astral, "x"), false},
 		"roles are not counted":      {chat(append([]string{million, million, million, million}, make([]string, 252)...)...), true},
 		"257 messages, even if tiny": {chat(make([]string, 257)...), false},
-	} {
-		body, err := c0.Chat.Write(c.chat)
-		if (err == nil) != c.taken {
-			t.Errorf("%s: Write says %v", what, err)
-		}
-		raw := plain("Chat", c.chat)
-		got, err := c0.Chat.Read([]byte(raw))
-		if (err == nil) != c.taken {
-			t.Errorf("%s: Read says %v", what, err)
-		}
-		if err == nil && (!reflect.DeepEqual(got, c.chat) || string(body) != raw) {
-			t.Errorf("%s: it comes back as another", what)
+	}
+	for _, e := range editions {
+		for what, c := range cases {
+			body, err := e.codec.Chat.Write(c.chat)
+			if (err == nil) != c.taken {
+				t.Errorf("%s: Write says %v", what, err)
+			}
+			raw := e.plain("Chat", c.chat)
+			got, err := e.codec.Chat.Read([]byte(raw))
+			if (err == nil) != c.taken {
+				t.Errorf("%s: Read says %v", what, err)
+			}
+			if err == nil && (!reflect.DeepEqual(got, c.chat) || string(body) != raw) {
+				t.Errorf("%s: it comes back as another", what)
+			}
 		}
 	}
 	// One prompt and one system text cannot reach the bound.
@@ -537,14 +587,20 @@ func TestPayloadTotal(t *testing.T) {
 // TestPayloadsByKind holds that the kind decides how a payload is read and that
 // a payload decides its kind.
 func TestPayloadsByKind(t *testing.T) {
+	for _, e := range editions {
+		t.Run(e.version, func(t *testing.T) { testPayloadsByKind(t, e.codec) })
+	}
+}
+
+func testPayloadsByKind(t *testing.T, c ai.Codec) {
 	generate, chat := ai.Generate{Prompt: "p"}, ai.Chat{Messages: []ai.ChatMessage{{Role: "user", Content: "c"}}}
 	for _, p := range []ai.Payload{generate, chat} {
-		text, err := c0.WritePayload(p)
+		text, err := c.WritePayload(p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, kind := range append(ai.Kinds(), "", "llm.Chat", canary) {
-			got, err := c0.ReadPayload(kind, text)
+			got, err := c.ReadPayload(kind, text)
 			if kind == p.Kind() {
 				if err != nil || !reflect.DeepEqual(got, p) {
 					t.Errorf("%s: %v, %v", kind, got, err)
@@ -559,7 +615,7 @@ func TestPayloadsByKind(t *testing.T) {
 	for what, p := range map[string]ai.Payload{
 		"nothing": nil, "a pointer": &generate, "a nil pointer": (*ai.Chat)(nil), "no prompt": ai.Generate{}, "no messages": ai.Chat{},
 	} {
-		if text, err := c0.WritePayload(p); text != nil || err == nil || !isBadRequest(err) {
+		if text, err := c.WritePayload(p); text != nil || err == nil || !isBadRequest(err) {
 			t.Errorf("%s: %q, %v", what, text, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package v0_test
+package shapes_test
 
 import (
 	"encoding/json"
@@ -8,9 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/allodhq/allod/wire/ai"
-	"github.com/allodhq/allod/wire/ai/backend"
 )
 
 // The contract, written down a second time: every member of every message with
@@ -40,6 +37,7 @@ type (
 	webs  struct{} // the text of an http or https URL
 	whole struct{ min, max int64 }
 	flag  struct{}
+	yes   struct{} // true or absent
 	list  struct {
 		min, max int
 		of       rule
@@ -48,8 +46,6 @@ type (
 )
 
 func strict(members map[string]member) object { return object{members: members} }
-
-func dropping(members map[string]member) object { return object{members: members, drops: true} }
 
 func need(r rule) member { return member{rule: r} }
 
@@ -61,134 +57,171 @@ func with(base object, more map[string]member) object {
 	return object{members, base.drops}
 }
 
-func texts[S ~string](from []S) words {
-	var w words
-	for _, s := range from {
-		w = append(w, string(s))
-	}
-	return w
-}
-
 var (
 	some     = text{1, 0}
 	anything = text{0, 0}
 	instant  = whole{1, maxWhole}
-	version  = need(words{"0"})
 
 	identity = strict(map[string]member{"identity": need(some), "encryption": need(some), "encryptionSig": need(some)})
 	aGrant   = map[string]member{"jobId": need(some), "leaseId": need(some)}
-	aLease   = dropping(map[string]member{"id": need(some), "runnerId": need(some), "expiresAt": need(instant)})
 
-	aStub = strict(map[string]member{
-		"id": need(some), "kind": need(texts(ai.Kinds())), "owner": need(some), "site": need(some),
-		"audience": need(texts(ai.Audiences())), "sizeClass": need(texts(ai.SizeClasses())),
-		"streaming": need(flag{}), "deadlineAt": need(instant),
-	})
 	anEnvelope = strict(map[string]member{
 		"ciphertext": need(some), "recipientKeyId": need(some), "senderKeyId": need(some),
 		"direction": need(words{"payload", "result"}), "deadlineAt": need(instant),
 	})
-	offers = need(list{0, 0, strict(map[string]member{
-		"kind": need(words{"llm.generate", "llm.chat"}), "backendId": need(texts(backend.IDs())),
-		"backendClass": need(words{"http", "process"}), "model": need(some), "offerScope": need(words{"self", "named", "public"}),
-	})})
-
-	aGenerate = strict(map[string]member{"prompt": need(text{1, 1_000_000}), "system": may(text{0, 1_000_000})})
-	aChat     = strict(map[string]member{
-		"messages": need(list{1, 256, dropping(map[string]member{
-			"role": need(words{"user", "assistant", "system"}), "content": need(text{0, 1_000_000}),
-		})}),
-		"system": may(text{0, 1_000_000}),
+	aSignedGrant = strict(map[string]member{
+		"grantId": need(some), "jobId": need(some), "site": need(some), "user": need(some), "owner": need(some), "purpose": need(some),
+		"kind": need(some), "service": need(some), "issuedAt": need(instant), "signature": need(some),
 	})
-	aJob = map[string]member{
-		"id": need(some), "audience": need(texts(ai.Audiences())), "owner": need(some), "site": may(some), "lease": need(aLease),
-	}
-
+	aSuccession = strict(map[string]member{
+		"succeeds":      need(list{0, 64, strict(map[string]member{"identity": need(identity), "signature": need(some)})}),
+		"retiringUntil": may(instant),
+	})
+	aGenerate = strict(map[string]member{"prompt": need(text{1, 1_000_000}), "system": may(text{0, 1_000_000})})
 	anOutcome = choice{"outcome", map[string]object{
 		"ok":       strict(map[string]member{"text": need(anything), "artifactUrl": may(webs{})}),
 		"error":    strict(map[string]member{"code": need(some), "message": need(some), "retryable": need(flag{})}),
 		"canceled": strict(map[string]member{}),
 	}}
-	runs = strict(map[string]member{
-		"model": need(some), "backendClass": need(words{"http", "process"}), "durationMs": need(whole{0, maxWhole}),
-	})
-	aProvenance = strict(map[string]member{
-		"audience": need(texts(ai.Audiences())), "runnerId": need(some), "runnerOwner": need(some),
-		"backendClass": need(words{"http", "process"}), "model": need(some), "untrusted": need(flag{}),
-	})
+	plainError = strict(map[string]member{"message": need(some), "retryAfter": may(whole{0, maxWhole})})
 )
 
-var contract = map[string]rule{
-	"PairRequest": choice{"action", map[string]object{
-		"start": strict(map[string]member{
-			"protocolVersion": version, "device": need(identity), "capabilities": offers,
-			"daemon": need(dropping(map[string]member{
-				"version": need(some), "label": need(text{1, 120}), "platform": need(words{"darwin", "linux", "win32"}),
-			})),
-		}),
-		"poll": strict(map[string]member{"protocolVersion": version, "deviceCode": need(text{20, 0})}),
-	}},
-	"PairStartResponse": strict(map[string]member{
-		"deviceCode": need(text{20, 0}), "userCode": need(text{4, 16}), "verificationUrl": need(webs{}),
-		"expiresAt": need(instant), "pollIntervalMs": need(whole{500, 60_000}),
-	}),
-	"PairPollResponse": choice{"status", map[string]object{
-		"pending": strict(map[string]member{}), "denied": strict(map[string]member{}), "expired": strict(map[string]member{}),
-		"approved": strict(map[string]member{
-			"runnerId": need(some), "owner": need(some), "ownerLabel": may(anything), "sites": need(dictionary{identity}),
-		}),
-	}},
-	"ClaimRequest": strict(map[string]member{
-		"protocolVersion": version, "runnerId": need(some), "capabilities": offers, "max": need(whole{1, 64}),
-	}),
-	"ClaimResponse": strict(map[string]member{
-		"jobs": need(list{0, 0, with(aStub, map[string]member{"lease": need(aLease)})}), "leaseMs": need(instant),
-	}),
-	"FetchRequest":  with(strict(aGrant), map[string]member{"protocolVersion": version, "runnerId": need(some)}),
-	"FetchResponse": strict(map[string]member{"envelope": need(anEnvelope)}),
-	"HeartbeatRequest": strict(map[string]member{
+// rules are the contract in that version, by message.
+func (e *edition) rules() map[string]rule {
+	// lenient objects drop what they do not know, in version "0" only.
+	lenient := func(members map[string]member) object { return object{members, !e.later} }
+	// added are members that came with version "2".
+	added := func(o object, members map[string]member) object {
+		if !e.later {
+			return o
+		}
+		return with(o, members)
+	}
+	version := need(words{e.version})
+	audiences := need(words(slices.Sorted(maps.Values(e.words))))
+	classes := need(words{"http", "process"})
+	backends := words{
+		"ollama", "mlx", "llamacpp", "vllm", "lmstudio", "jan", "localai", "anthropic", "openai", "gemini", "grok", "groq",
+		"openrouter", "together", "deepseek", "mistral", "openai-http", "claude-cli",
+	}
+	if e.later {
+		backends = append(backends, "codex-cli")
+	}
+	stop := map[string]member{"stop": may(words{"end", "length", "stop-sequence", "unknown"}), "stopReported": may(flag{})}
+
+	lease := lenient(map[string]member{"id": need(some), "runnerId": need(some), "expiresAt": need(instant)})
+	stub := added(strict(map[string]member{
+		"id": need(some), "kind": need(words{"llm.generate", "llm.chat"}), "owner": need(some), "site": need(some),
+		"audience": audiences, "sizeClass": need(words{"small", "medium", "large", "unbounded"}),
+		"streaming": need(flag{}), "deadlineAt": need(instant),
+	}), map[string]member{"purpose": may(some)})
+	offers := need(list{0, 0, added(strict(map[string]member{
+		"kind": need(words{"llm.generate", "llm.chat"}), "backendId": need(backends), "backendClass": classes,
+		"model": need(some), "offerScope": audiences,
+	}), map[string]member{"service": need(some), "knownModels": may(list{0, 0, some})})})
+	withheld := list{0, 0, strict(map[string]member{
+		"kind":      need(words{"llm.generate", "llm.chat"}),
+		"claimants": need(list{2, 0, strict(map[string]member{"service": need(some), "offer": audiences})}),
+	})}
+	chat := strict(map[string]member{
+		"messages": need(list{1, 256, lenient(map[string]member{
+			"role": need(words{"user", "assistant", "system"}), "content": need(text{0, 1_000_000}),
+		})}),
+		"system": may(text{0, 1_000_000}),
+	})
+	job := added(strict(map[string]member{
+		"id": need(some), "audience": audiences, "owner": need(some), "site": may(some), "lease": need(lease),
+	}), map[string]member{"service": may(some), "deadlineAt": may(instant)})
+	runs := added(strict(map[string]member{"model": need(some), "backendClass": classes, "durationMs": need(whole{0, maxWhole})}), stop)
+	provenance := added(strict(map[string]member{
+		"audience": audiences, "runnerId": need(some), "runnerOwner": need(some), "backendClass": classes, "model": need(some),
+		"untrusted": need(flag{}),
+	}), stop)
+	heartbeat := strict(map[string]member{
 		"protocolVersion": version, "runnerId": need(some), "daemonVersion": need(some), "capabilities": offers,
-		"activeLeases": need(list{0, 0, dropping(aGrant)}), "paused": need(flag{}),
-	}),
-	"HeartbeatResponse": strict(map[string]member{
-		"sites": need(dictionary{identity}), "cancel": need(list{0, 0, strict(aGrant)}), "lost": need(list{0, 0, strict(aGrant)}),
-		"serverTime": need(instant), "awaitingConsent": need(list{0, 0, some}),
-	}),
-	"ResultRequest": with(strict(aGrant), map[string]member{
-		"protocolVersion": version, "runnerId": need(some), "envelope": need(anEnvelope),
-		"disposition": need(words{"ok", "error", "canceled"}),
-	}),
-	"ResultResponse": strict(map[string]member{"accepted": need(flag{}), "duplicate": may(flag{}), "state": need(some)}),
-	"ReleaseRequest": strict(map[string]member{
-		"protocolVersion": version, "runnerId": need(some), "leases": need(list{0, 0, dropping(aGrant)}),
-		"reason": need(words{"shutdown", "pause", "revoked", "backend-down", "refused"}),
-	}),
-	"ReleaseResponse": strict(map[string]member{"released": need(list{0, 0, some})}),
-	"Error": choice{"error", map[string]object{
-		"bad-request": plainError, "unauthorized": plainError, "forbidden": plainError, "revoked": plainError,
-		"not-found": plainError, "not-ready": plainError, "too-late": plainError, "rate-limited": plainError, "server-error": plainError,
+		"activeLeases": need(list{0, 0, lenient(aGrant)}),
+	})
+	if e.later {
+		heartbeat = with(heartbeat, map[string]member{"withheld": may(withheld)})
+	} else {
+		heartbeat = with(heartbeat, map[string]member{"paused": need(flag{})})
+	}
+	errors := map[string]object{
 		"unsupported-protocol-version": with(plainError, map[string]member{"supported": may(list{0, 0, some}), "minimum": may(some)}),
 		"clock-skew":                   with(plainError, map[string]member{"serverTime": may(instant), "maxSkewMs": may(instant)}),
-	}},
-	"Generate": aGenerate,
-	"Chat":     aChat,
-	"Outcome":  strict(map[string]member{"outcome": need(anOutcome), "ran": need(runs)}),
-	"Stub":     aStub,
-	"Kinded": choice{"kind", map[string]object{
-		"llm.generate": dropping(map[string]member{"payload": need(aGenerate)}),
-		"llm.chat":     dropping(map[string]member{"payload": need(aChat)}),
-	}},
-	"Job": choice{"kind", map[string]object{
-		"llm.generate": with(strict(aJob), map[string]member{"payload": need(aGenerate)}),
-		"llm.chat":     with(strict(aJob), map[string]member{"payload": need(aChat)}),
-	}},
-	"Result": strict(map[string]member{
-		"jobId": need(some), "state": need(words{"queued", "claimed", "running", "ok", "error", "canceled", "expired"}),
-		"outcome": may(anOutcome), "provenance": may(aProvenance),
-	}),
-}
+	}
+	for _, code := range []string{
+		"bad-request", "unauthorized", "forbidden", "revoked", "not-found", "not-ready", "too-late", "rate-limited", "server-error",
+	} {
+		errors[code] = plainError
+	}
+	if e.later {
+		errors["daemon-below-floor"] = with(plainError, map[string]member{"floor": need(some)})
+	}
 
-var plainError = strict(map[string]member{"message": need(some), "retryAfter": may(whole{0, maxWhole})})
+	return map[string]rule{
+		"PairRequest": choice{"action", map[string]object{
+			"start": strict(map[string]member{
+				"protocolVersion": version, "device": need(identity), "capabilities": offers,
+				"daemon": need(lenient(map[string]member{
+					"version": need(some), "label": need(text{1, 120}), "platform": need(words{"darwin", "linux", "win32"}),
+				})),
+			}),
+			"poll": strict(map[string]member{"protocolVersion": version, "deviceCode": need(text{20, 0})}),
+		}},
+		"PairStartResponse": strict(map[string]member{
+			"deviceCode": need(text{20, 0}), "userCode": need(text{4, 16}), "verificationUrl": need(webs{}),
+			"expiresAt": need(instant), "pollIntervalMs": need(whole{500, 60_000}),
+		}),
+		"PairPollResponse": choice{"status", map[string]object{
+			"pending": strict(map[string]member{}), "denied": strict(map[string]member{}), "expired": strict(map[string]member{}),
+			"approved": added(strict(map[string]member{
+				"runnerId": need(some), "owner": need(some), "ownerLabel": may(anything), "sites": need(dictionary{identity}),
+			}), map[string]member{"controlPlanePublic": may(some)}),
+		}},
+		"ClaimRequest": strict(map[string]member{
+			"protocolVersion": version, "runnerId": need(some), "capabilities": offers, "max": need(whole{1, 64}),
+		}),
+		"ClaimResponse": strict(map[string]member{
+			"jobs":    need(list{0, 0, added(with(stub, map[string]member{"lease": need(lease)}), map[string]member{"grant": may(aSignedGrant)})}),
+			"leaseMs": need(instant),
+		}),
+		"FetchRequest":     with(strict(aGrant), map[string]member{"protocolVersion": version, "runnerId": need(some)}),
+		"FetchResponse":    strict(map[string]member{"envelope": need(anEnvelope)}),
+		"HeartbeatRequest": heartbeat,
+		"HeartbeatResponse": added(strict(map[string]member{
+			"sites": need(dictionary{identity}), "cancel": need(list{0, 0, strict(aGrant)}), "lost": need(list{0, 0, strict(aGrant)}),
+			"serverTime": need(instant), "awaitingConsent": need(list{0, 0, some}),
+		}), map[string]member{"successions": may(dictionary{aSuccession}), "updateTo": may(some)}),
+		"ResultRequest": with(strict(aGrant), map[string]member{
+			"protocolVersion": version, "runnerId": need(some), "envelope": need(anEnvelope),
+			"disposition": need(words{"ok", "error", "canceled"}),
+		}),
+		"ResultResponse": strict(map[string]member{"accepted": need(flag{}), "duplicate": may(flag{}), "state": need(some)}),
+		"ReleaseRequest": strict(map[string]member{
+			"protocolVersion": version, "runnerId": need(some), "leases": need(list{0, 0, lenient(aGrant)}),
+			"reason": need(words{"shutdown", "pause", "revoked", "backend-down", "refused"}),
+		}),
+		"ReleaseResponse": strict(map[string]member{"released": need(list{0, 0, some})}),
+		"Error":           choice{"error", errors},
+		"Generate":        aGenerate,
+		"Chat":            chat,
+		"Outcome":         strict(map[string]member{"outcome": need(anOutcome), "ran": need(runs)}),
+		"Stub":            stub,
+		"Kinded": choice{"kind", map[string]object{
+			"llm.generate": lenient(map[string]member{"payload": need(aGenerate)}),
+			"llm.chat":     lenient(map[string]member{"payload": need(chat)}),
+		}},
+		"Job": choice{"kind", map[string]object{
+			"llm.generate": with(job, map[string]member{"payload": need(aGenerate)}),
+			"llm.chat":     with(job, map[string]member{"payload": need(chat)}),
+		}},
+		"Result": added(strict(map[string]member{
+			"jobId": need(some), "state": need(words{"queued", "claimed", "running", "ok", "error", "canceled", "expired"}),
+			"outcome": may(anOutcome), "provenance": may(provenance),
+		}), map[string]member{"fallback": may(yes{})}),
+	}
+}
 
 // atLeastOne are the optional members of which one must be there. Removing the
 // last of them is refused.
@@ -295,11 +328,14 @@ func edits(tree map[string]any, r rule) []edit {
 		case flag:
 			put("true", true, true)
 			put("false", false, true)
+		case yes:
+			put("true", true, true)
+			put("false", false, false)
 		case list:
 			items := v.([]any)
 			if len(items) > 0 {
 				if r.min > 0 {
-					put("too few", []any{}, false)
+					put("too few", slices.Repeat(items[:1], r.min-1), false)
 				}
 				if r.max > 0 {
 					put("most", slices.Repeat(items[:1], r.max), true)
@@ -451,17 +487,14 @@ func places(tree map[string]any, r rule) (found []string, unknown string) {
 	return found, unknown
 }
 
-// exampleCache keeps examples, which take a while to find. Nobody changes them.
-var exampleCache = map[string][]any{}
-
 // examples are the first valid values that together have every optional member
 // and every variant, the same in every run.
 func (s subject) examples(t testing.TB) (values []any) {
 	t.Helper()
-	if values, ok := exampleCache[s.name]; ok {
+	if values, ok := s.e.examples[s.name]; ok {
 		return values
 	}
-	defer func() { exampleCache[s.name] = values }()
+	defer func() { s.e.examples[s.name] = values }()
 	seen := map[string]bool{}
 	for seed := range 200 {
 		v := s.valid.Example(seed + 1)
@@ -469,7 +502,7 @@ func (s subject) examples(t testing.TB) (values []any) {
 		if err != nil {
 			t.Fatalf("a valid value is not written: %v", err)
 		}
-		found, unknown := places(treeOf(t, body), contract[s.name])
+		found, unknown := places(treeOf(t, body), s.rule())
 		if unknown != "" {
 			t.Fatalf("%s is written, and the rules do not know it", unknown)
 		}
@@ -495,7 +528,7 @@ func TestRulesMatchTheMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, _ := places(treeOf(t, body), contract[s.name])
+			found, _ := places(treeOf(t, body), s.rule())
 			for _, place := range found {
 				seen[place] = true
 			}
@@ -523,6 +556,6 @@ func TestRulesMatchTheMessages(t *testing.T) {
 				expect(at+"{}", r.of)
 			}
 		}
-		expect("", contract[s.name])
+		expect("", s.rule())
 	})
 }

@@ -1,6 +1,6 @@
 //go:build race
 
-package v0_test
+package shapes_test
 
 // raceEnabled says that the race detector runs, under which texts of many
 // megabytes are slow.

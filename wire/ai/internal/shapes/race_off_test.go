@@ -1,5 +1,5 @@
 //go:build !race
 
-package v0_test
+package shapes_test
 
 const raceEnabled = false

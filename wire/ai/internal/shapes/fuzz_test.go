@@ -1,13 +1,17 @@
-package v0_test
+package shapes_test
 
 import (
 	"reflect"
 	"testing"
 )
 
-// FuzzMessages reads any bytes as any message. The first argument picks the
-// message.
+// FuzzMessages reads any bytes as any message of any version. The first argument
+// picks the message.
 func FuzzMessages(f *testing.F) {
+	var subjects []subject
+	for _, e := range editions {
+		subjects = append(subjects, e.subjects...)
+	}
 	for i, s := range subjects {
 		for _, v := range s.examples(f) {
 			body, err := s.write(v)
