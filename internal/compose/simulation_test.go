@@ -330,8 +330,8 @@ func (d *device) offers() []lane.Offer {
 		return nil
 	}
 	return []lane.Offer{{
-		Capability: ai.Capability{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: backend.HTTP, Model: d.name, OfferScope: ai.OfferSelf},
-		Backend:    "b", Cost: backend.Free,
+		Capability: ai.Capability{Kind: ai.KindGenerate, Service: "b", BackendID: "ollama", BackendClass: backend.HTTP, Model: d.name, OfferScope: ai.OfferSelf},
+		Cost:       backend.Free,
 	}}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
-	"github.com/allodhq/allod/wire/ai"
 )
 
 // ErrNoPairings refuses to run for nobody.
@@ -318,8 +317,8 @@ func (a *Agent) Prove(ctx context.Context) error {
 	return err
 }
 
-// remember records that a site signs what a job may reach.
-func (a *Agent) remember(d *driver, id ai.KeyID) error {
+// remember changes what is kept of a driver's pairing, unless that has ended.
+func (a *Agent) remember(d *driver, change func(*home.Pairing)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list, err := a.home.Pairings()
@@ -327,20 +326,16 @@ func (a *Agent) remember(d *driver, id ai.KeyID) error {
 		return err
 	}
 	for _, p := range list {
-		s, ok := p.Sites[id]
-		if p.Server != d.server || p.RunnerID != d.device.RunnerID() || !ok {
+		if p.Server != d.server || p.RunnerID != d.device.RunnerID() {
 			continue
 		}
-		s.SignsReach = true
-		p.Sites[id] = s
+		change(&p)
 		if err := a.home.Pair(p); err != nil {
 			return err
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.pairing.Sites[id]
-	s.SignsReach = true
-	d.pairing.Sites[id] = s
+	change(&d.pairing)
 	return nil
 }

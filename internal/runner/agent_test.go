@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,13 +45,15 @@ type model struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []json.RawMessage
+	// says is the answer to each question.
+	says string
 	// ask is called for each question that is no proof.
 	ask func(body []byte)
 }
 
 func newModel(t *testing.T) *model {
 	t.Helper()
-	m := &model{}
+	m := &model{says: `{"choices":[{"message":{"role":"assistant","content":"an answer"}}]}`}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[{"id":"m1"}]}`) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +67,10 @@ func newModel(t *testing.T) *model {
 				ask(body)
 			}
 		}
-		_, _ = io.WriteString(w, `{"choices":[{"message":{"role":"assistant","content":"an answer"}}]}`)
+		m.mu.Lock()
+		says := m.says
+		m.mu.Unlock()
+		_, _ = io.WriteString(w, says)
 	})
 	m.Server = httptest.NewServer(mux)
 	t.Cleanup(m.Server.Close)
@@ -84,13 +90,19 @@ type liar struct {
 	device key.Device
 	sites  map[ai.KeyID]key.SiteKeys
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// speaks are the versions of the protocol that it knows; nil means all of ours.
+	speaks []string
+	// refused counts the requests that came in another version.
+	refused  int
 	waiting  []ai.ClaimedStub
 	arrived  chan struct{} // closed when a job arrives
 	sealed   map[ai.JobID]ai.SealedEnvelope
 	released map[ai.JobID]ai.ReleaseReason
 	results  map[ai.JobID]ai.SealedOutcome
+	usage    map[ai.JobID]*ai.Usage
 	offered  []ai.Capability
+	paused   bool // as the last heartbeat says in so many words
 	beats    int
 }
 
@@ -108,7 +120,8 @@ func idOf(k key.SiteKeys) ai.KeyID { return ai.KeyID(k.Identity().Fingerprint().
 func newLiar(t *testing.T, sites ...key.SiteKeys) *liar {
 	l := &liar{
 		t: t, sites: map[ai.KeyID]key.SiteKeys{}, sealed: map[ai.JobID]ai.SealedEnvelope{},
-		released: map[ai.JobID]ai.ReleaseReason{}, results: map[ai.JobID]ai.SealedOutcome{}, arrived: make(chan struct{}),
+		released: map[ai.JobID]ai.ReleaseReason{}, results: map[ai.JobID]ai.SealedOutcome{}, usage: map[ai.JobID]*ai.Usage{},
+		arrived: make(chan struct{}),
 	}
 	for _, s := range sites {
 		l.sites[idOf(s)] = s
@@ -131,15 +144,25 @@ func (l *liar) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := signing.Verify(l.device.Signing(), request, sig, ai.MillisOf(time.Now()), signing.Window); err != nil {
 		l.t.Errorf("%s: %v", endpoint, err)
 	}
-	if endpoint == ai.EndpointClaim && r.Header.Get("Prefer") != "" {
-		l.hold(r.Context())
+	codec, err := protocol.Choose(body, ai.MaxSealedBody, "")
+	if err != nil {
+		l.t.Errorf("%s: %v", endpoint, err)
 	}
-	answer, err := l.answer(endpoint, body)
+	status := http.StatusOK
+	answer, err := l.refuse(codec)
+	if answer != nil {
+		status = http.StatusBadRequest
+	} else if err == nil {
+		if endpoint == ai.EndpointClaim && r.Header.Get("Prefer") != "" {
+			l.hold(r.Context())
+		}
+		answer, err = l.answer(codec, endpoint, body)
+	}
 	if err != nil {
 		l.t.Errorf("%s: %v", endpoint, err)
 	}
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)), Request: r,
 	}, nil
 }
@@ -161,7 +184,20 @@ func (l *liar) hold(ctx context.Context) {
 	}
 }
 
-func (l *liar) answer(endpoint ai.Endpoint, body []byte) ([]byte, error) {
+// refuse is the answer to a request in a version that the server does not know.
+func (l *liar) refuse(codec ai.Codec) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.speaks == nil || slices.Contains(l.speaks, codec.Version) {
+		return nil, nil
+	}
+	l.refused++
+	e := ai.ErrorOf(ai.ErrUnsupportedVersion)
+	e.Supported, e.Minimum = l.speaks, l.speaks[0]
+	return codec.Error.Write(*e)
+}
+
+func (l *liar) answer(codec ai.Codec, endpoint ai.Endpoint, body []byte) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch endpoint {
@@ -170,7 +206,7 @@ func (l *liar) answer(endpoint ai.Endpoint, body []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.offered = q.Capabilities
+		l.offered, l.paused = q.Capabilities, q.Paused
 		l.beats++
 		sites := map[ai.KeyID]ai.PublicIdentity{}
 		for id, k := range l.sites {
@@ -209,6 +245,7 @@ func (l *liar) answer(endpoint ai.Endpoint, body []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.usage[q.Grant.JobID] = opened.Usage
 		if l.results[q.Grant.JobID], err = codec.Outcome.Read([]byte(opened.Plaintext)); err != nil {
 			return nil, err
 		}
@@ -258,10 +295,17 @@ type farm struct {
 
 func newFarm(t *testing.T, sites ...key.SiteKeys) *farm {
 	t.Helper()
+	return newFarmOf(t, nil, sites...)
+}
+
+// newFarmOf is a farm whose server speaks these versions of the protocol only.
+func newFarmOf(t *testing.T, speaks []string, sites ...key.SiteKeys) *farm {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("key files are refused on Windows")
 	}
 	f := &farm{t: t, model: newModel(t), liar: newLiar(t, sites...), home: filepath.Join(t.TempDir(), "home")}
+	f.liar.speaks = speaks
 	f.open()
 	pinned := map[ai.KeyID]home.Site{}
 	for _, s := range sites {
@@ -536,8 +580,8 @@ func TestOffersFollowTheModel(t *testing.T) {
 		return f.liar.offered
 	}
 	until(t, func() bool { return len(offered()) == 2 })
-	want := ai.Capability{Kind: ai.KindGenerate, BackendID: backend.Generic, BackendClass: backend.HTTP, Model: "m1", OfferScope: ai.OfferSelf}
-	if got := offered(); got[0] != want || got[1].Kind != ai.KindChat {
+	want := ai.Capability{Kind: ai.KindGenerate, Service: "mine", BackendID: backend.Generic, BackendClass: backend.HTTP, Model: "m1", OfferScope: ai.OfferSelf}
+	if got := offered(); !reflect.DeepEqual(got[0], want) || got[1].Kind != ai.KindChat {
 		t.Errorf("offers %+v", got)
 	}
 	f.model.Close()

@@ -357,14 +357,14 @@ func TestAdoptWhileRunBegins(t *testing.T) {
 func TestPauseThatIsNotRecorded(t *testing.T) {
 	site := newSiteKeys(t)
 	f, p := newGated(t, nil, site)
-	var paused sync.Map // by runner id, what its last heartbeat said
+	var paused sync.Map // by runner id, whether its last heartbeat offered nothing
 	p.change = func(e ai.Endpoint, asked, answered []byte) []byte {
 		if e == ai.EndpointHeartbeat {
 			q, err := codec.HeartbeatRequest.Read(asked)
 			if err != nil {
 				t.Error(err)
 			}
-			paused.Store(q.RunnerID, q.Paused)
+			paused.Store(q.RunnerID, len(q.Capabilities) == 0)
 		}
 		return answered
 	}

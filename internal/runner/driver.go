@@ -32,8 +32,8 @@ type driver struct {
 	clock       func() time.Time
 	keepPrompts bool
 	log         *slog.Logger
-	// remember records that a site signs what a job may reach.
-	remember func(ai.KeyID) error
+	// remember changes what is kept of the pairing.
+	remember func(change func(*home.Pairing)) error
 
 	events chan lane.Event
 	// offers has a token when the shelf offers something else than before.
@@ -224,9 +224,10 @@ func (d *driver) send(life context.Context, g ai.Grant) lane.Event {
 	return lane.SendDone{Lease: g.LeaseID, Answer: answer, Err: err}
 }
 
-// stockSealed is a length from which a sealed result may be too long for servers
-// that take 8 MiB, in characters.
-const stockSealed = 7 << 20
+// stockSealed is a length from which a sealed result may be too long for other
+// servers, in characters. Those of version "2" take envelopes of 6 MiB, older ones
+// messages of 8 MiB.
+const stockSealed = 6<<20 - 4<<10
 
 // takesLess reports whether a server refused a result that may be too long for
 // it. What answered in its place did not.
@@ -283,13 +284,15 @@ func (d *driver) note(n lane.Note) {
 
 // newDriver makes the driver of a pairing. The caller holds the agent's lock.
 func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) *driver {
-	c := client.New(client.Config{Server: server, Version: a.config.Version, Clock: a.config.Clock, Transport: a.config.Transport})
+	var d *driver
+	c := client.New(client.Config{Server: server, Version: a.config.Version, Clock: a.config.Clock, Transport: a.config.Transport,
+		Spoken: client.Spoken(p.Protocol), Agreed: func(s client.Spoken) { d.agreed(s) }})
 	sites := map[ai.KeyID]key.Site{}
 	for id, s := range p.Sites {
 		sites[id] = s.Identity
 	}
 	seed := uint64(a.config.Clock().UnixNano())
-	d := &driver{
+	d = &driver{
 		server: p.Server, device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
 		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
@@ -299,6 +302,6 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	d.machine = lane.New(lane.Config{
 		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.paused || a.home.Paused(),
 	}, rand.New(rand.NewPCG(seed, seed>>1)), now)
-	d.remember = func(id ai.KeyID) error { return a.remember(d, id) }
+	d.remember = func(change func(*home.Pairing)) error { return a.remember(d, change) }
 	return d
 }

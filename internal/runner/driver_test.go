@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,9 +49,10 @@ func refused(kind *refusal.Kind) (int, string) {
 // testDriver is a driver that steps nothing, of an agent that does not run.
 type testDriver struct {
 	*driver
-	t    *testing.T
-	home string
-	site key.SiteKeys
+	t     *testing.T
+	home  string
+	site  key.SiteKeys
+	agent *Agent
 }
 
 func newTestDriver(t *testing.T, backends map[string]settings.Backend, answer answering) *testDriver {
@@ -82,7 +84,7 @@ func newTestDriver(t *testing.T, backends map[string]settings.Backend, answer an
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testDriver{newDriver(a, p, at, box), t, dir, site}
+	return &testDriver{newDriver(a, p, at, box), t, dir, site, a}
 }
 
 func idOfSite(k key.SiteKeys) ai.KeyID { return ai.KeyID(k.Identity().Fingerprint().String()) }
@@ -164,6 +166,72 @@ func TestFetchEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestVersionIsKept: what a server and a device agree on is kept with the pairing
+// and begun with at the next start. A day later the server is asked for the newest,
+// and what it learned since is kept in turn.
+func TestVersionIsKept(t *testing.T) {
+	latest, oldest := protocol.Latest().Version, protocol.Minimum()
+	speaks := []string{oldest}
+	var declared []string
+	d := newTestDriver(t, map[string]settings.Backend{}, func(_ ai.Endpoint, body []byte) (int, string) {
+		v, err := protocol.Choose(body, ai.MaxBody, "")
+		if err != nil {
+			t.Error(err)
+			return refused(ai.ErrServer)
+		}
+		declared = append(declared, v.Version)
+		if !slices.Contains(speaks, v.Version) {
+			return 400, `{"error":"unsupported-protocol-version","message":"m","supported":["` + strings.Join(speaks, `","`) + `"],"minimum":"` + speaks[0] + `"}`
+		}
+		return http.StatusOK, `{"released":[]}`
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ask := func(d *driver, want ...string) {
+			t.Helper()
+			declared = nil
+			if _, err := d.device.Release(t.Context(), ai.ReleaseShutdown, []ai.Grant{}); err != nil || !slices.Equal(declared, want) {
+				t.Errorf("it declared %q, want %q; %v", declared, want, err)
+			}
+		}
+		kept := func(version string, at time.Time) home.Pairing {
+			t.Helper()
+			list, err := d.agent.home.Pairings()
+			if err != nil || len(list) != 1 || list[0].Protocol != (home.Protocol{Version: version, At: ai.MillisOf(at)}) {
+				t.Fatalf("kept %+v, %v", list, err)
+			}
+			return list[0]
+		}
+		first := time.Now()
+		ask(d.driver, latest, oldest)
+		ask(d.driver, oldest)
+		p := kept(oldest, first)
+		restarted := newDriver(d.agent, p, d.device.Server(), d.box)
+		defer restarted.device.Close()
+		ask(restarted, oldest)
+		speaks = []string{oldest, latest}
+		time.Sleep(24*time.Hour - time.Millisecond)
+		ask(restarted, oldest)
+		kept(oldest, first)
+		time.Sleep(time.Millisecond)
+		ask(restarted, latest)
+		kept(latest, time.Now())
+		learned := time.Now()
+		speaks = []string{latest} // and forgot the older one
+		ask(d.driver, latest)
+		time.Sleep(48 * time.Hour)
+		ask(restarted, latest)
+		// What is kept of another pairing with the server is not touched.
+		p = kept(latest, learned)
+		p.RunnerID, p.Protocol = "r2", home.Protocol{Version: oldest, At: 1}
+		if err := d.agent.home.Pair(p); err != nil {
+			t.Fatal(err)
+		}
+		speaks = []string{oldest}
+		ask(restarted, latest, oldest)
+		kept(oldest, time.UnixMilli(1))
+	})
 }
 
 // TestUnkeptResult: a job whose result cannot be kept is given back, and the log

@@ -40,7 +40,7 @@ func TestShelfRuns(t *testing.T) {
 		t.Fatalf("offers %+v", offers)
 	}
 	otherModel, otherBackend := offers[0], offers[0]
-	otherModel.Capability.Model, otherBackend.Backend = "m2", "theirs"
+	otherModel.Capability.Model, otherBackend.Capability.Service = "m2", "theirs"
 	for name, c := range map[string]struct {
 		offer lane.Offer
 		log   error

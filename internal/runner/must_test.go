@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/protocol"
 )
 
 // tap lies between an agent and its server. It sees every request, and may
@@ -272,10 +272,10 @@ func TestRoutesAreTheOwners(t *testing.T) {
 	}
 	until(t, func() bool { return len(offered()) == 2 })
 	want := []ai.Capability{
-		{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: backend.HTTP, Model: "chosen", OfferScope: ai.OfferSelf},
-		{Kind: ai.KindChat, BackendID: backend.Generic, BackendClass: backend.HTTP, Model: "m1", OfferScope: ai.OfferSelf},
+		{Kind: ai.KindGenerate, Service: "other", BackendID: "ollama", BackendClass: backend.HTTP, Model: "chosen", OfferScope: ai.OfferSelf},
+		{Kind: ai.KindChat, Service: "mine", BackendID: backend.Generic, BackendClass: backend.HTTP, Model: "m1", OfferScope: ai.OfferSelf},
 	}
-	if got := offered(); !slices.Equal(got, want) {
+	if got := offered(); !reflect.DeepEqual(got, want) {
 		t.Errorf("offers %+v", got)
 	}
 	s := f.stub("routed", site)
@@ -288,7 +288,11 @@ func TestRoutesAreTheOwners(t *testing.T) {
 // answerer answers a start of a pairing, and each poll with one approval.
 type answerer struct {
 	t     *testing.T
+	codec ai.Codec // of the only version that it knows
 	sites map[ai.KeyID]ai.PublicIdentity
+	// plane is the key of whoever decides what the device may be given; empty means
+	// the site itself.
+	plane string
 }
 
 func (a answerer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -296,22 +300,32 @@ func (a answerer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := codec.PairRequest.Read(body)
-	if err != nil {
+	status := http.StatusOK
+	q, err := a.codec.PairRequest.Read(body)
+	switch declared, chosen := protocol.Choose(body, ai.MaxBody, ""); {
+	case chosen != nil:
+		return nil, chosen
+	case declared.Version != a.codec.Version:
+		e := ai.ErrorOf(ai.ErrUnsupportedVersion)
+		e.Supported, e.Minimum = []string{a.codec.Version}, a.codec.Version
+		status = http.StatusBadRequest
+		body, err = declared.Error.Write(*e)
+	case err != nil:
 		return nil, err
-	}
-	if q.Start != nil {
-		body, err = codec.PairStartResponse.Write(ai.PairStartResponse{
+	case q.Start != nil:
+		body, err = a.codec.PairStartResponse.Write(ai.PairStartResponse{
 			DeviceCode: ai.DeviceCode(strings.Repeat("d", 43)), UserCode: "ABCD-EFGH", VerificationURL: server + "/pair",
 			ExpiresAt: ai.MillisOf(time.Now().Add(time.Minute)), PollIntervalMs: ai.MinPollIntervalMs,
 		})
-	} else {
-		body, err = codec.PairPollResponse.Write(ai.PairPollResponse{Status: ai.PairApproved, Approved: &ai.PairApproval{RunnerID: "r1", Owner: "alice", Sites: a.sites}})
+	default:
+		body, err = a.codec.PairPollResponse.Write(ai.PairPollResponse{
+			Status: ai.PairApproved, Approved: &ai.PairApproval{RunnerID: "r1", Owner: "alice", Sites: a.sites, ControlPlane: a.plane},
+		})
 	}
 	if err != nil {
 		a.t.Error(err)
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: -1, Request: r}, nil
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: -1, Request: r}, nil
 }
 
 // TestPairPins: a device pins the identities that an approval gave, each of which
@@ -347,7 +361,7 @@ func TestPairPins(t *testing.T) {
 			good := name == "one" || name == "two"
 			shown := 0
 			got, err := runner.Pair(t.Context(), runner.Pairing{
-				Server: at, Keys: keys, Version: "test", Name: "box", Transport: answerer{t, sites}, Show: func(c runner.Code) {
+				Server: at, Keys: keys, Version: "test", Name: "box", Transport: answerer{t: t, codec: codec, sites: sites}, Show: func(c runner.Code) {
 					if shown++; c.Fingerprint != keys.Identity().Fingerprint() {
 						t.Errorf("shows %v", c)
 					}

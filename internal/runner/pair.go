@@ -31,6 +31,9 @@ var (
 	ErrCodeExpired = refusal.NewKind("pairing-expired", 404,
 		"The code was not approved in time, or another pairing took its place.",
 		"Pair again and approve the code within its time.")
+	ErrRelay = refusal.NewKind("pairing-relay", 501,
+		"The server hands on work of other sites, for which it named a key that signs each job. This program does not take such work yet.",
+		"Nothing was paired. Connect to a site itself; allod gets the lane over relays in a later version.")
 	ErrSites = refusal.NewKind("pairing-sites", 502,
 		"The site approved the machine but gave no key that could be trusted: none, or one that does not fit its own name.",
 		"Nothing was paired. Tell whoever runs the site.")
@@ -39,7 +42,7 @@ var (
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The model agent", Kinds: []*refusal.Kind{
 	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrPast, ErrUnsignedReach,
-	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrSites,
+	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrRelay, ErrSites,
 }}
 
 // Code is what a person needs to approve the machine.
@@ -96,7 +99,7 @@ const longestPairing = time.Hour
 
 // Pair asks a server for a code, shows it, and waits for a person to decide. The
 // caller records what it returns with [Agent.Adopt]. It returns the client's
-// errors, [ErrOtherOrigin], [ErrDenied], [ErrCodeExpired] and [ErrSites].
+// errors, [ErrOtherOrigin], [ErrDenied], [ErrCodeExpired], [ErrRelay] and [ErrSites].
 func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 	if p.Clock == nil {
 		p.Clock = time.Now
@@ -132,6 +135,9 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 	if max(ai.TextUnits(string(approval.RunnerID)), ai.TextUnits(string(approval.Owner)), ai.TextUnits(approval.OwnerLabel)) > lane.MaxID || len(approval.Sites) > maxSites {
 		return home.Pairing{}, client.ErrAnswer.With("It names the person or the machine at more length than any honest site.")
 	}
+	if approval.ControlPlane != "" {
+		return home.Pairing{}, ErrRelay
+	}
 	sites := map[ai.KeyID]home.Site{}
 	for id, public := range approval.Sites {
 		site, err := public.Site()
@@ -145,7 +151,7 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 	}
 	return home.Pairing{
 		Server: p.Server.String(), RunnerID: approval.RunnerID, Owner: approval.Owner, OwnerLabel: approval.OwnerLabel,
-		Sites: sites, PairedAt: ai.MillisOf(p.Clock()),
+		Sites: sites, PairedAt: ai.MillisOf(p.Clock()), Protocol: home.Protocol(c.Spoken()),
 	}, nil
 }
 

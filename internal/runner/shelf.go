@@ -158,7 +158,7 @@ func (sh *shelf) attend(ctx context.Context, st *stand) {
 func (sh *shelf) refresh() {
 	sh.mu.Lock()
 	offers := sh.offered()
-	same := slices.Equal(offers, sh.offers)
+	same := slices.EqualFunc(offers, sh.offers, lane.Offer.Equal)
 	sh.offers = offers
 	tell := sh.changed
 	sh.mu.Unlock()
@@ -249,7 +249,7 @@ func (sh *shelf) candidatesLocked() (routes []route) {
 			case st.http == nil || wished && st.name != wish.Backend:
 			case wished:
 				routes = append(routes, route{kind, st, wish.Model, st.proof(wish.Model, sh.clock())})
-			case st.http.Cost() == wirebackend.Free && st.model() != "":
+			case st.model() != "" && st.http.CostOf(st.model()) == wirebackend.Free:
 				routes = append(routes, route{kind, st, st.model(), st.proof(st.model(), sh.clock())})
 			}
 		}
@@ -273,10 +273,10 @@ func (sh *shelf) routesLocked() (routes []route) {
 }
 
 // model is the model that is used where the owner named none: the first that is
-// listed and can talk.
+// listed, can talk, and costs no more than its backend does.
 func (st *stand) model() string {
 	for _, m := range st.models {
-		if !strings.Contains(strings.ToLower(m), "embed") {
+		if !strings.Contains(strings.ToLower(m), "embed") && st.http.CostOf(m) == st.http.Cost() {
 			return m
 		}
 	}
@@ -288,7 +288,7 @@ func (st *stand) proof(model string, now time.Time) *backend.Prober {
 		if len(st.proofs) >= maxProofs {
 			clear(st.proofs)
 		}
-		st.proofs[model] = backend.NewProber(st.http.Cost(), now)
+		st.proofs[model] = backend.NewProber(st.http.CostOf(model), now)
 	}
 	return st.proofs[model]
 }
@@ -318,8 +318,10 @@ func (sh *shelf) offered() (offers []lane.Offer) {
 			continue
 		}
 		offers = append(offers, lane.Offer{
-			Capability: ai.Capability{Kind: r.kind, BackendID: r.stand.id, BackendClass: wirebackend.HTTP, Model: r.model, OfferScope: ai.OfferSelf},
-			Backend:    r.stand.name, Cost: r.stand.http.Cost(),
+			Capability: ai.Capability{
+				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: wirebackend.HTTP, Model: r.model, OfferScope: ai.OfferSelf,
+			},
+			Cost: r.stand.http.CostOf(r.model),
 		})
 	}
 	return offers
@@ -344,7 +346,7 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 		return backend.Result{}, context.Cause(ctx)
 	}
 	sh.mu.Lock()
-	i := slices.IndexFunc(sh.stands, func(st *stand) bool { return st.name == o.Backend && st.http != nil })
+	i := slices.IndexFunc(sh.stands, func(st *stand) bool { return st.name == o.Capability.Service && st.http != nil })
 	if i < 0 || sh.stands[i].proofs[o.Capability.Model] == nil {
 		sh.mu.Unlock()
 		return backend.Result{}, ErrModelGone
@@ -442,6 +444,7 @@ func (sh *shelf) status() []BackendStatus {
 			if inUse {
 				one.Kinds = []ai.Kind{r.kind}
 			}
+			one.Cost = st.http.CostOf(r.model)
 			one.State, one.Refusal = string(ready.State), ready.Refusal
 			one.AgeSeconds = int64(now.Sub(ready.At) / time.Second)
 			byModel[r.model] = len(rows)
@@ -450,8 +453,10 @@ func (sh *shelf) status() []BackendStatus {
 		if len(byModel) == 0 {
 			row.State = "unused"
 			switch {
-			case row.Cost != wirebackend.Free: // else it had a candidate
+			case row.Cost != wirebackend.Free:
 				row.Refusal = ErrUnrouted.Name()
+			case st.model() == "" && slices.ContainsFunc(st.models, wirebackend.RunsElsewhere):
+				row.Cost, row.Refusal = wirebackend.Metered, ErrUnrouted.Name()
 			case len(st.models) == 0:
 				row.State, row.Refusal = "failed", backend.ErrUnreachable.Name()
 			}

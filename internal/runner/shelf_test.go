@@ -130,7 +130,7 @@ func shelfOf(backends map[string]settings.Backend, c *clock, change ...func(*set
 func offersOf(sh *shelf) []string {
 	list := []string{}
 	for _, o := range sh.current() {
-		list = append(list, string(o.Capability.Kind)+"@"+o.Backend+"/"+o.Capability.Model)
+		list = append(list, string(o.Capability.Kind)+"@"+o.Capability.Service+"/"+o.Capability.Model)
 	}
 	return list
 }
@@ -232,6 +232,90 @@ func TestFreeBeforePaid(t *testing.T) {
 			t.Errorf("it was asked for %d proofs and %d jobs", proofs, jobs)
 		}
 	})
+}
+
+// listOf are the models of a server that lists several.
+func listOf(models ...string) string { return strings.Join(models, `"},{"id":"`) }
+
+// TestModelsThatRunElsewhere: a model that a server on this machine hands to a paid
+// service is like a backend that costs money: it is not used unless a route names
+// it, and then not tried unasked; and its owner is shown what it costs.
+func TestModelsThatRunElsewhere(t *testing.T) {
+	route := func(model string) func(*settings.Settings) {
+		return func(s *settings.Settings) {
+			s.Routes = map[ai.Kind]settings.Route{ai.KindChat: {Backend: "desk", Model: model}}
+		}
+	}
+	none := func(*settings.Settings) {}
+	type shown struct {
+		model          string
+		cost           wirebackend.Cost
+		state, refusal string
+		kinds          []ai.Kind
+	}
+	both, generate, chat := []ai.Kind{ai.KindGenerate, ai.KindChat}, []ai.Kind{ai.KindGenerate}, []ai.Kind{ai.KindChat}
+	for name, c := range map[string]struct {
+		models []string
+		change func(*settings.Settings)
+		offers []string // with what each costs
+		rows   []shown
+		proofs int // unasked
+		asked  int // and once the owner asked for proofs
+		err    error
+	}{
+		"the first runs here": {[]string{"m", "big:cloud"}, none, []string{"llm.generate@desk/m free", "llm.chat@desk/m free"},
+			[]shown{{"m", wirebackend.Free, "ready", "", both}}, 1, 2, nil},
+		"the second runs here": {[]string{"big:cloud", "m"}, none, []string{"llm.generate@desk/m free", "llm.chat@desk/m free"},
+			[]shown{{"m", wirebackend.Free, "ready", "", both}}, 1, 2, nil},
+		"none runs here": {[]string{"big:cloud", "m:120b-cloud"}, none, nil,
+			[]shown{{"", wirebackend.Metered, "unused", "backend-unrouted", nil}}, 0, 0, ErrNoModel},
+		"none that can talk runs here": {[]string{"big:cloud", "embed"}, none, nil,
+			[]shown{{"", wirebackend.Metered, "unused", "backend-unrouted", nil}}, 0, 0, ErrNoModel},
+		"a name that only looks like it": {[]string{"cloud"}, none, []string{"llm.generate@desk/cloud free", "llm.chat@desk/cloud free"},
+			[]shown{{"cloud", wirebackend.Free, "ready", "", both}}, 1, 2, nil},
+		"all is routed to another": {[]string{"m", "big:cloud"}, func(s *settings.Settings) {
+			s.Routes = map[ai.Kind]settings.Route{ai.KindGenerate: {Backend: "other", Model: "m"}, ai.KindChat: {Backend: "other", Model: "m"}}
+		}, nil, []shown{{"", wirebackend.Free, "unused", "", nil}}, 0, 0, ErrNoModel},
+		"a route to it": {[]string{"m", "big:cloud"}, route("big:cloud"), []string{"llm.generate@desk/m free", "llm.chat@desk/big:cloud metered"},
+			[]shown{{"m", wirebackend.Free, "ready", "", generate}, {"big:cloud", wirebackend.Metered, "unproven", "", chat}}, 1, 3, nil},
+		"a route to it, and none runs here": {[]string{"big:cloud"}, route("big:cloud"), []string{"llm.chat@desk/big:cloud metered"},
+			[]shown{{"big:cloud", wirebackend.Metered, "unproven", "", chat}}, 0, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModelServer(t, listOf(c.models...))
+			at := newClock()
+			sh := shelfOf(map[string]settings.Backend{"desk": m.generic()}, at, c.change)
+			for range 3 {
+				sh.lookOnce(t.Context())
+				at.pass(time.Minute)
+			}
+			var offers []string
+			for i, o := range sh.current() {
+				offers = append(offers, offersOf(sh)[i]+" "+string(o.Cost))
+			}
+			if !slices.Equal(offers, c.offers) {
+				t.Errorf("offers %v, want %v", offers, c.offers)
+			}
+			rows := sh.status()
+			if len(rows) != len(c.rows) {
+				t.Fatalf("shown as %+v", rows)
+			}
+			for i, want := range c.rows {
+				if r := rows[i]; r.Model != want.model || r.Cost != want.cost || r.State != want.state || r.Refusal != want.refusal || !slices.Equal(r.Kinds, want.kinds) {
+					t.Errorf("shown as %+v, want %+v", r, want)
+				}
+			}
+			if _, proofs, jobs := m.asked(); proofs != c.proofs || jobs > 0 {
+				t.Errorf("unasked: %d proofs and %d jobs, want %d and none", proofs, jobs, c.proofs)
+			}
+			if err := sh.proveAll(t.Context()); !errors.Is(err, c.err) {
+				t.Errorf("proofs end with %v", err)
+			}
+			if _, proofs, _ := m.asked(); proofs != c.asked {
+				t.Errorf("after the owner asked for proofs: %d, want %d", proofs, c.asked)
+			}
+		})
+	}
 }
 
 // TestAnotherBackend: of two free backends the first that works is used, the

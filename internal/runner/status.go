@@ -49,6 +49,9 @@ type ServerStatus struct {
 	State string `json:"state"`
 	// Refusal names why, where there is a reason.
 	Refusal string `json:"refusal,omitzero"`
+	// Protocol is the version of the protocol that was agreed on with the server;
+	// it is left out before it answered a request.
+	Protocol string `json:"protocol,omitzero"`
 	// AnsweredSeconds is how long ago the server last answered a heartbeat; it is
 	// left out before the first.
 	AnsweredSeconds *int64 `json:"answeredSeconds,omitzero"`
@@ -84,7 +87,9 @@ func (a *Agent) Status() (Status, error) {
 }
 
 func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
-	row := ServerStatus{Server: p.Server, Owner: p.Owner, OwnerLabel: p.OwnerLabel, Sites: []string{}, State: "stopped"}
+	row := ServerStatus{
+		Server: p.Server, Owner: p.Owner, OwnerLabel: p.OwnerLabel, Sites: []string{}, State: "stopped", Protocol: p.Protocol.Version,
+	}
 	for id := range p.Sites {
 		row.Sites = append(row.Sites, string(id))
 	}
@@ -99,6 +104,7 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	st := r.driver.status
 	r.driver.mu.Unlock()
 	row.JobsRunning, row.ResultsKept = st.Running, st.Kept
+	row.Protocol = r.driver.device.Spoken().Version // also where it could not be kept
 	if !st.Answered.IsZero() {
 		age := int64(a.config.Clock().Add(st.ahead).Sub(st.Answered) / time.Second)
 		row.AnsweredSeconds = &age
@@ -162,7 +168,7 @@ func (s Status) Offers() []ai.Capability {
 			continue
 		}
 		for _, k := range b.Kinds {
-			offers = append(offers, ai.Capability{Kind: k, BackendID: b.ID, BackendClass: wirebackend.HTTP, Model: b.Model, OfferScope: ai.OfferSelf})
+			offers = append(offers, ai.Capability{Kind: k, Service: b.Name, BackendID: b.ID, BackendClass: wirebackend.HTTP, Model: b.Model, OfferScope: ai.OfferSelf})
 		}
 	}
 	return offers

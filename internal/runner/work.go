@@ -19,7 +19,6 @@ import (
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
-	"github.com/allodhq/allod/wire/ai/protocol"
 )
 
 // What is refused once a job was opened, besides what the contract's packages
@@ -225,16 +224,19 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 	case site.SignsReach:
 		return nil, ErrUnsignedReach
 	}
-	return protocol.Latest().ReadPayload(s.Kind, []byte(opened.Plaintext))
+	return d.device.Codec().ReadPayload(s.Kind, []byte(opened.Plaintext))
 }
 
 // keep seals a result to its site and keeps it until it is handed in.
 func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 	until := ai.MillisOf(d.clock().Add(envelope.MaxAge))
 	seal := func(o ai.Outcome) error {
-		return d.seal(w.Stub.Site, until, ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID}, ai.SealedOutcome{Outcome: o, Ran: ai.RunMetadata{
-			Model: w.Offer.Capability.Model, BackendClass: wirebackend.HTTP, DurationMs: r.Took.Milliseconds(),
-		}})
+		ran := ai.RunMetadata{Model: w.Offer.Capability.Model, BackendClass: wirebackend.HTTP, DurationMs: r.Took.Milliseconds(), Stop: r.Stop}
+		var used *ai.Usage
+		if r.Usage.Counted {
+			used = &ai.Usage{Prompt: r.Usage.Prompt, Completion: r.Usage.Completion}
+		}
+		return d.seal(w.Stub.Site, until, ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID}, ai.SealedOutcome{Outcome: o, Ran: ran}, used)
 	}
 	err := seal(r.Outcome)
 	var wire *ai.Error
@@ -256,22 +258,22 @@ var answerTooLarge = ai.Failure{Code: backend.CodeTooLarge, Message: backend.Err
 func (d *driver) tooLarge(q ai.ResultRequest) error {
 	return d.seal(q.Envelope.RecipientKeyID, q.Envelope.DeadlineAt, q.Grant, ai.SealedOutcome{
 		Outcome: answerTooLarge, Ran: ai.RunMetadata{Model: "-", BackendClass: wirebackend.HTTP},
-	})
+	}, nil)
 }
 
 // seal seals an outcome to a site and keeps it as the result of a grant. It
 // returns lane.ErrSite, and the codec's error for what is too large.
-func (d *driver) seal(id ai.KeyID, until ai.Millis, g ai.Grant, o ai.SealedOutcome) error {
+func (d *driver) seal(id ai.KeyID, until ai.Millis, g ai.Grant, o ai.SealedOutcome, used *ai.Usage) error {
 	site, ok := d.site(id)
 	if !ok {
 		return lane.ErrSite
 	}
-	text, err := protocol.Latest().Outcome.Write(o)
+	text, err := d.device.Codec().Outcome.Write(o)
 	if err != nil {
 		return err
 	}
 	sealed, err := envelope.Seal(random.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
-		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text),
+		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text), Usage: used,
 	})
 	if err != nil {
 		return err
@@ -325,7 +327,21 @@ func (d *driver) signsReach(id ai.KeyID) error {
 	if known {
 		return nil
 	}
-	return d.remember(id)
+	return d.remember(func(p *home.Pairing) {
+		if s, ok := p.Sites[id]; ok {
+			s.SignsReach = true
+			p.Sites[id] = s
+		}
+	})
+}
+
+// agreed remembers which version of the protocol the server speaks. If that
+// fails it is asked again at the next start, which costs one request.
+func (d *driver) agreed(s client.Spoken) {
+	d.log.Info("protocol agreed", "version", s.Version)
+	if err := d.remember(func(p *home.Pairing) { p.Protocol = home.Protocol(s) }); err != nil {
+		d.log.Warn("the protocol that was agreed on was not kept", "error", refusal.From(err))
+	}
 }
 
 // maxDowns bounds how many jobs are remembered as having met no model.

@@ -27,7 +27,7 @@ const (
 
 // offer is the one thing that devices offer, to their owner only.
 var offer = []ai.Capability{{
-	Kind: ai.KindGenerate, BackendID: backend.Generic, BackendClass: backend.HTTP, Model: model, OfferScope: ai.OfferSelf,
+	Kind: ai.KindGenerate, Service: "bench", BackendID: backend.Generic, BackendClass: backend.HTTP, Model: model, OfferScope: ai.OfferSelf,
 }}
 
 // device is a paired device: its keys, and the site that it has pinned.

@@ -34,7 +34,8 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"", "", wirebackend.ErrUnknown},
 		{"Ollama", "http://127.0.0.1", wirebackend.ErrUnknown},
-		{"codex-cli", "", wirebackend.ErrUnknown},
+		{"gemini-cli", "", wirebackend.ErrUnknown},
+		{"codex-cli", "", ErrProcessClass},
 		{"claude-cli", "", ErrProcessClass},
 		{"claude-cli", "http://169.254.169.254", ErrProcessClass},
 		{wirebackend.Generic, "", ErrNoURL},
@@ -372,4 +373,43 @@ func FuzzBase(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCostOfModels: a server that is free because it is here is not where one of
+// its models runs elsewhere, and no model makes a paid server cheaper. It is the
+// contract's own rule.
+func TestCostOfModels(t *testing.T) {
+	for _, c := range []struct {
+		id         wirebackend.ID
+		base       string
+		here, away wirebackend.Cost
+	}{
+		{"ollama", "", wirebackend.Free, wirebackend.Metered},
+		{"ollama", "http://203.0.113.1/v1", wirebackend.Free, wirebackend.Metered},
+		{wirebackend.Generic, "http://127.0.0.1:1/v1", wirebackend.Free, wirebackend.Metered},
+		{wirebackend.Generic, "https://203.0.113.1/v1", wirebackend.Metered, wirebackend.Metered},
+		{"openai", "", wirebackend.Metered, wirebackend.Metered},
+		{"openai", "http://127.0.0.1:1/v1", wirebackend.Metered, wirebackend.Metered},
+	} {
+		b, err := Open(Config{ID: c.id, BaseURL: c.base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for model, away := range map[string]bool{
+			"": false, "m": false, "cloud": false, "m:120b": false, "m:cloudy": false, "m:cloud:q4": false, "cloud:m": false,
+			"m:cloud": true, "m:120b-cloud": true, "reg.example:5000/m:cloud": true,
+		} {
+			want := c.here
+			if away {
+				want = c.away
+			}
+			rule, err := wirebackend.CostOf(c.id, b.BaseURL(), model)
+			if got := b.CostOf(model); got != want || got != rule || err != nil {
+				t.Errorf("%s at %q with %q: %s, and by the rule %s, %v", c.id, c.base, model, got, rule, err)
+			}
+		}
+		if b.Cost() != c.here {
+			t.Errorf("%s at %q itself: %s", c.id, c.base, b.Cost())
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/wire/ai"
 )
 
 // Bounds of what is read of a server, besides its size in bytes.
@@ -33,6 +34,19 @@ type completion struct {
 	// generated says that the model made something, be it not yet an answer.
 	generated bool
 	usage     Usage
+	stop      ai.Stop
+}
+
+// stopOf is why a model stopped, in the contract's words.
+func stopOf(reason string) ai.Stop {
+	s := ai.Stop{Reason: ai.StopUnknown, Reported: true}
+	switch reason {
+	case "stop":
+		s.Reason = ai.StopEnd
+	case "length":
+		s.Reason = ai.StopLength
+	}
+	return s
 }
 
 // readCompletion reads the answer to a chat. It reports false for what is none;
@@ -57,7 +71,7 @@ func readCompletion(body []byte) (completion, bool) {
 		return completion{}, false
 	}
 	message, used := m.Choices.v.Message.v, m.Usage.v
-	c := completion{text: message.Content.s, answered: message.Content.set}
+	c := completion{text: message.Content.s, answered: message.Content.set, stop: stopOf(m.Choices.v.FinishReason.s)}
 	if used.Prompt.set && used.Completion.set {
 		c.usage = Usage{Prompt: used.Prompt.n, Completion: used.Completion.n, Counted: true}
 	}

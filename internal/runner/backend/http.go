@@ -105,7 +105,7 @@ func Open(c Config) (*HTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	cost, err := wirebackend.CostOf(c.ID, base)
+	cost, err := wirebackend.CostOf(c.ID, base, "")
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +149,15 @@ func (b *HTTP) ID() wirebackend.ID { return b.id }
 // Cost is what a run costs the owner, by the table or, for the generic backend,
 // by its address.
 func (b *HTTP) Cost() wirebackend.Cost { return b.cost }
+
+// CostOf is what a run of that model costs the owner: a server on this machine
+// may hand some of its models' work to a paid service.
+func (b *HTTP) CostOf(model string) wirebackend.Cost {
+	if b.cost == wirebackend.Free && wirebackend.RunsElsewhere(model) {
+		return wirebackend.Metered
+	}
+	return b.cost
+}
 
 // BaseURL is the address in its normal form, for showing. It holds no secret.
 func (b *HTTP) BaseURL() string { return b.base }
@@ -202,6 +211,8 @@ type Result struct {
 	Outcome ai.Outcome
 	// Usage is what the server says it used.
 	Usage Usage
+	// Stop is why the model stopped, where there is an answer.
+	Stop ai.Stop
 	// Took is the wall-clock time of the run.
 	Took time.Duration
 }
@@ -223,7 +234,7 @@ func (b *HTTP) Run(ctx context.Context, r Request) Result {
 	if err != nil {
 		return Result{Outcome: outcomeOf(err), Took: took}
 	}
-	return Result{Outcome: ai.Answer{Text: c.text}, Usage: c.usage, Took: took}
+	return Result{Outcome: ai.Answer{Text: c.text}, Usage: c.usage, Stop: c.stop, Took: took}
 }
 
 // Probe has the model generate a little, and returns nil if it did: a text, or

@@ -314,6 +314,44 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestStop: why a model stopped is told in the contract's words. The servers that
+// are spoken to here say it, so a reason that is missing or has no word is unknown
+// and not unsaid. Where there is no answer, nothing is said.
+func TestStop(t *testing.T) {
+	unknown := ai.Stop{Reason: ai.StopUnknown, Reported: true}
+	for reason, want := range map[string]ai.Stop{
+		`"stop"`:       {Reason: ai.StopEnd, Reported: true},
+		`"length"`:     {Reason: ai.StopLength, Reported: true},
+		`"tool_calls"`: unknown, `"content_filter"`: unknown, `"Stop"`: unknown, `"stop "`: unknown, `"stop-sequence"`: unknown, `"end"`: unknown,
+		`""`: unknown, `null`: unknown, `1`: unknown, `true`: unknown, `["stop"]`: unknown, `{"stop":"stop"}`: unknown,
+		`"` + strings.Repeat("x", 5_000) + `"`: unknown,
+	} {
+		body := `{"choices":[{"finish_reason":` + reason + `,"message":{"content":"x"}},{"finish_reason":"length","message":{"content":"y"}}]}`
+		r := ask(open(t, "ollama", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		if r.Stop != want || r.Outcome != (ai.Answer{Text: "x"}) {
+			t.Errorf("%.50s: %+v", reason, r)
+		}
+	}
+	r := ask(open(t, "ollama", says(`{"choices":[{"message":{"content":"x"}}]}`)))
+	if r.Stop != unknown {
+		t.Errorf("no reason: %+v", r)
+	}
+	for body, kind := range map[string]*refusal.Kind{
+		`{"choices":[{"finish_reason":"length","message":{"refusal":"no"}}]}`: ErrBackend, `{"choices":[]}`: ErrBackend, `no JSON`: ErrBackend,
+	} {
+		r := ask(open(t, "ollama", says(body)))
+		f, failed := r.Outcome.(ai.Failure)
+		if !failed || f.Code != kind.Name() || r.Stop != (ai.Stop{}) {
+			t.Errorf("%s: %+v", body, r)
+		}
+	}
+}
+
+// says answers with that body.
+func says(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
 // pipes is a network without sockets, so that the clock of a bubble runs.
 type pipes struct{ conns chan net.Conn }
 

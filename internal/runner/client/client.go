@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -128,13 +129,35 @@ type Config struct {
 	Clock func() time.Time
 	// Transport carries requests instead of the network, for tests.
 	Transport http.RoundTripper
+	// Spoken is what is remembered of the server; zero means that it was not
+	// asked yet.
+	Spoken Spoken
+	// Agreed is told when that changes. It may be nil.
+	Agreed func(Spoken)
 }
+
+// Spoken is the version of the protocol that a server and this program agreed
+// on: the newest that both know.
+type Spoken struct {
+	// Version is what requests declare; empty means none yet.
+	Version string
+	// At is when the server was last asked for the newest that this program
+	// knows.
+	At ai.Millis
+}
+
+// askAgain is how long an older version is spoken before the server is asked for
+// a newer one, which it may have learned since.
+const askAgain = 24 * time.Hour
 
 // Client sends requests to one server. It may be used by several goroutines.
 type Client struct {
 	config Config
-	codec  ai.Codec
 	http   *http.Client
+
+	mu     sync.Mutex
+	codec  ai.Codec
+	spoken Spoken
 }
 
 // New makes a client. Nothing is sent.
@@ -145,10 +168,68 @@ func New(c Config) *Client {
 	if c.Transport == nil {
 		c.Transport = transport(c.Server)
 	}
-	return &Client{config: c, codec: protocol.Latest(), http: &http.Client{
+	codec, ok := protocol.Find(c.Spoken.Version)
+	if !ok {
+		codec, c.Spoken = protocol.Latest(), Spoken{}
+	}
+	return &Client{config: c, codec: codec, spoken: c.Spoken, http: &http.Client{
 		Transport:     c.Transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// Codec is of the version that is spoken with the server now.
+func (c *Client) Codec() ai.Codec {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.codec
+}
+
+// Spoken is what was agreed with the server. Its version is empty until the
+// server has answered a request.
+func (c *Client) Spoken() Spoken {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spoken
+}
+
+// begin is the codec to try first: the one that was agreed on, or the newest
+// where the server has not been asked for it in a day.
+func (c *Client) begin() ai.Codec {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spoken.Version != "" && c.codec.Version != protocol.Latest().Version && c.config.Clock().Sub(c.spoken.At.Time()).Abs() >= askAgain {
+		return protocol.Latest()
+	}
+	return c.codec
+}
+
+// agreed records that the server took a request in a version, in the place of
+// another that it refused or not. An older version than the one that is spoken
+// counts only where it took a refused one's place: a request that was under way
+// when a newer one was agreed on says nothing.
+func (c *Client) agreed(codec ai.Codec, instead bool) {
+	c.mu.Lock()
+	newest := codec.Version == protocol.Latest().Version && c.spoken.Version != codec.Version
+	news := instead || newest || c.spoken.Version == ""
+	if news {
+		c.codec, c.spoken = codec, Spoken{Version: codec.Version, At: ai.MillisOf(c.config.Clock())}
+	}
+	spoken := c.spoken
+	c.mu.Unlock()
+	if news && c.config.Agreed != nil {
+		c.config.Agreed(spoken)
+	}
+}
+
+// other is the codec to try after a refusal of the one that was tried.
+func other(tried ai.Codec, err error) (ai.Codec, bool) {
+	var e *ai.Error
+	if !errors.As(err, &e) || !errors.Is(e, ai.ErrUnsupportedVersion) {
+		return ai.Codec{}, false
+	}
+	next, ok := protocol.Best(e.Supported)
+	return next, ok && next.Version != tried.Version
 }
 
 // transport dials only where the server may be.
@@ -188,13 +269,15 @@ func (c *Client) Server() Server { return c.config.Server }
 
 // PairStart asks for a code.
 func (c *Client) PairStart(ctx context.Context, q ai.PairStartRequest) (ai.PairStartResponse, error) {
-	return send(ctx, c, nil, ai.EndpointPair, 0, c.codec.PairRequest, ai.PairRequest{Start: &q}, c.codec.PairStartResponse)
+	return send(ctx, c, nil, ai.EndpointPair, 0, func(v ai.Codec) ai.Message[ai.PairRequest] { return v.PairRequest }, ai.PairRequest{Start: &q},
+		func(v ai.Codec) ai.Message[ai.PairStartResponse] { return v.PairStartResponse })
 }
 
 // PairPoll asks whether a person has decided. An approval under a name that no
 // request could carry in its headers is [ErrAnswer].
 func (c *Client) PairPoll(ctx context.Context, q ai.PairPollRequest) (ai.PairPollResponse, error) {
-	a, err := send(ctx, c, nil, ai.EndpointPair, 0, c.codec.PairRequest, ai.PairRequest{Poll: &q}, c.codec.PairPollResponse)
+	a, err := send(ctx, c, nil, ai.EndpointPair, 0, func(v ai.Codec) ai.Message[ai.PairRequest] { return v.PairRequest }, ai.PairRequest{Poll: &q},
+		func(v ai.Codec) ai.Message[ai.PairPollResponse] { return v.PairPollResponse })
 	if err == nil && a.Approved != nil && !sendable(string(a.Approved.RunnerID)) {
 		return ai.PairPollResponse{}, ErrAnswer.With("It names the machine in a way that no request can carry.").Because(errName)
 	}
@@ -232,37 +315,60 @@ func (d *Device) RunnerID() ai.RunnerID { return d.runner }
 // once.
 func (d *Device) Claim(ctx context.Context, wait time.Duration, q ai.ClaimRequest) (ai.ClaimResponse, error) {
 	q.RunnerID = d.runner
-	return send(ctx, d.Client, d, ai.EndpointClaim, wait, d.codec.ClaimRequest, q, d.codec.ClaimResponse)
+	return send(ctx, d.Client, d, ai.EndpointClaim, wait, func(v ai.Codec) ai.Message[ai.ClaimRequest] { return v.ClaimRequest }, q,
+		func(v ai.Codec) ai.Message[ai.ClaimResponse] { return v.ClaimResponse })
 }
 
 // Fetch asks for the sealed payload of a grant.
 func (d *Device) Fetch(ctx context.Context, g ai.Grant) (ai.FetchResponse, error) {
 	q := ai.FetchRequest{RunnerID: d.runner, Grant: g}
-	return send(ctx, d.Client, d, ai.EndpointFetch, 0, d.codec.FetchRequest, q, d.codec.FetchResponse)
+	return send(ctx, d.Client, d, ai.EndpointFetch, 0, func(v ai.Codec) ai.Message[ai.FetchRequest] { return v.FetchRequest }, q,
+		func(v ai.Codec) ai.Message[ai.FetchResponse] { return v.FetchResponse })
 }
 
 // Heartbeat says that the device is there and renews what it holds. The server
 // is asked to hold the answer up to wait, until there is news.
 func (d *Device) Heartbeat(ctx context.Context, wait time.Duration, q ai.HeartbeatRequest) (ai.HeartbeatResponse, error) {
 	q.RunnerID, q.DaemonVersion = d.runner, d.config.Version
-	return send(ctx, d.Client, d, ai.EndpointHeartbeat, wait, d.codec.HeartbeatRequest, q, d.codec.HeartbeatResponse)
+	return send(ctx, d.Client, d, ai.EndpointHeartbeat, wait, func(v ai.Codec) ai.Message[ai.HeartbeatRequest] { return v.HeartbeatRequest }, q,
+		func(v ai.Codec) ai.Message[ai.HeartbeatResponse] { return v.HeartbeatResponse })
 }
 
 // Result returns a finished run.
 func (d *Device) Result(ctx context.Context, q ai.ResultRequest) (ai.ResultResponse, error) {
 	q.RunnerID = d.runner
-	return send(ctx, d.Client, d, ai.EndpointResult, 0, d.codec.ResultRequest, q, d.codec.ResultResponse)
+	return send(ctx, d.Client, d, ai.EndpointResult, 0, func(v ai.Codec) ai.Message[ai.ResultRequest] { return v.ResultRequest }, q,
+		func(v ai.Codec) ai.Message[ai.ResultResponse] { return v.ResultResponse })
 }
 
 // Release gives grants back.
 func (d *Device) Release(ctx context.Context, reason ai.ReleaseReason, leases []ai.Grant) (ai.ReleaseResponse, error) {
 	q := ai.ReleaseRequest{RunnerID: d.runner, Leases: leases, Reason: reason}
-	return send(ctx, d.Client, d, ai.EndpointRelease, 0, d.codec.ReleaseRequest, q, d.codec.ReleaseResponse)
+	return send(ctx, d.Client, d, ai.EndpointRelease, 0, func(v ai.Codec) ai.Message[ai.ReleaseRequest] { return v.ReleaseRequest }, q,
+		func(v ai.Codec) ai.Message[ai.ReleaseResponse] { return v.ReleaseResponse })
 }
 
-// send writes one request, sends it and reads the answer. The bytes that are
+// send sends one request in the newest version of the protocol that both sides
+// know: a server that does not know ours says which it does, and is asked once
+// more (MUST VERSION_HANDSHAKE_REQUIRED).
+func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write func(ai.Codec) ai.Message[Q], q Q, read func(ai.Codec) ai.Message[A]) (A, error) {
+	tried := c.begin()
+	a, err := exchange(ctx, c, d, e, wait, write(tried), q, read(tried))
+	codec, ok := other(tried, err)
+	if ok {
+		a, err = exchange(ctx, c, d, e, wait, write(codec), q, read(codec))
+	} else {
+		codec = tried
+	}
+	if err == nil {
+		c.agreed(codec, codec.Version != tried.Version)
+	}
+	return a, err
+}
+
+// exchange writes one request, sends it and reads the answer. The bytes that are
 // signed are the bytes that are sent (MUST REQUESTS_SIGNED_NOT_BEARER).
-func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write ai.Message[Q], q Q, read ai.Message[A]) (A, error) {
+func exchange[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write ai.Message[Q], q Q, read ai.Message[A]) (A, error) {
 	var none A
 	body, err := write.Write(q)
 	if err != nil {
@@ -291,7 +397,7 @@ func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wa
 			r.Header.Set(h[0], h[1])
 		}
 	}
-	answer, status, err := c.exchange(r, read.Limit())
+	answer, status, err := c.roundTrip(r, read.Limit())
 	switch {
 	case err != nil:
 		return none, err
@@ -307,16 +413,16 @@ func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wa
 
 func good(status int) bool { return status >= 200 && status <= 299 }
 
-// exchange sends a request and reads the answer: at most limit bytes of a good
+// roundTrip sends a request and reads the answer: at most limit bytes of a good
 // one. Of another only the status counts where it is larger than any refusal.
-func (c *Client) exchange(r *http.Request, limit int) (body []byte, status int, err error) {
+func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int, err error) {
 	resp, err := c.http.Do(r)
 	if err != nil {
 		return nil, 0, failed(r, err)
 	}
 	defer resp.Body.Close()
 	if !good(resp.StatusCode) {
-		limit = c.codec.Error.Limit()
+		limit = protocol.Latest().Error.Limit()
 	}
 	large := resp.ContentLength > int64(limit)
 	if !large {
@@ -358,7 +464,7 @@ func failed(r *http.Request, err error) error {
 // refused reads a refusal. What is no refusal of the contract counts by its
 // status: a proxy's error page is a reason to wait, not to give up.
 func (c *Client) refused(body []byte, status int) error {
-	e, err := c.codec.Error.Read(body)
+	e, err := protocol.Latest().Error.Read(body)
 	switch {
 	case err == nil && e.Code.Status() == status:
 		return &e

@@ -100,7 +100,7 @@ func mustBe(t *testing.T, what string, err error, kind *refusal.Kind) {
 var (
 	grant    = ai.Grant{JobID: "job", LeaseID: "lease"}
 	envelope = ai.SealedEnvelope{Ciphertext: "c", RecipientKeyID: "r", SenderKeyID: "s", Direction: ai.DirectionResult, DeadlineAt: 1}
-	offers   = []ai.Capability{{Kind: ai.KindChat, BackendID: "ollama", BackendClass: "http", Model: "m", OfferScope: ai.OfferSelf}}
+	offers   = []ai.Capability{{Kind: ai.KindChat, Service: "mine", BackendID: "ollama", BackendClass: "http", Model: "m", OfferScope: ai.OfferSelf}}
 )
 
 // TestRequests: each request goes to its own path, and the signature is the
@@ -155,11 +155,11 @@ func TestRequests(t *testing.T) {
 		{ai.EndpointFetch, true, write(t, codec.FetchRequest, ai.FetchRequest{RunnerID: "runner_1", Grant: grant}),
 			write(t, codec.FetchResponse, ai.FetchResponse{Envelope: envelope}), ai.FetchResponse{Envelope: envelope},
 			func() (any, error) { return d.Fetch(ctx, grant) }},
-		{ai.EndpointHeartbeat, true, write(t, codec.HeartbeatRequest, ai.HeartbeatRequest{RunnerID: "runner_1", DaemonVersion: "1.2.3", Capabilities: offers, ActiveLeases: []ai.Grant{grant}, Paused: true}),
+		{ai.EndpointHeartbeat, true, write(t, codec.HeartbeatRequest, ai.HeartbeatRequest{RunnerID: "runner_1", DaemonVersion: "1.2.3", Capabilities: offers, ActiveLeases: []ai.Grant{grant}}),
 			[]byte(`{"sites":{},"cancel":[],"lost":[],"serverTime":5,"awaitingConsent":[]}`),
 			ai.HeartbeatResponse{Sites: map[ai.KeyID]ai.PublicIdentity{}, Cancel: []ai.Grant{}, Lost: []ai.Grant{}, ServerTime: 5, AwaitingConsent: []ai.KeyID{}},
 			func() (any, error) {
-				return d.Heartbeat(ctx, 0, ai.HeartbeatRequest{RunnerID: "another", DaemonVersion: "0", Capabilities: offers, ActiveLeases: []ai.Grant{grant}, Paused: true})
+				return d.Heartbeat(ctx, 0, ai.HeartbeatRequest{RunnerID: "another", DaemonVersion: "0", Capabilities: offers, ActiveLeases: []ai.Grant{grant}})
 			}},
 		{ai.EndpointResult, true, write(t, codec.ResultRequest, ai.ResultRequest{RunnerID: "runner_1", Grant: grant, Envelope: envelope, Disposition: ai.DispositionOK}),
 			[]byte(`{"accepted":true,"state":"ok"}`), ai.ResultResponse{Accepted: true, State: "ok"},
@@ -346,6 +346,7 @@ func (c counter) Read(p []byte) (int, error) {
 func TestRefusals(t *testing.T) {
 	members := map[ai.Code]string{
 		"unsupported-protocol-version": `,"supported":["1"],"minimum":"1"`, "clock-skew": `,"serverTime":1785499200000,"maxSkewMs":120000`, "rate-limited": `,"retryAfter":7`,
+		"daemon-below-floor": `,"floor":"9.0.0"`,
 	}
 	for _, kind := range ai.Refusals.Kinds {
 		code := ai.Code(kind.Name())

@@ -16,7 +16,7 @@ import (
 )
 
 // requests are the seven bodies that a device sends, with the members that each
-// has in protocol version 0.
+// has in the newest version of the protocol.
 var requests = []struct {
 	name    string
 	do      func(ctx context.Context, d *client.Device) error
@@ -44,7 +44,7 @@ var requests = []struct {
 	{"heartbeat", func(ctx context.Context, d *client.Device) error {
 		_, err := d.Heartbeat(ctx, 0, ai.HeartbeatRequest{Capabilities: offers, ActiveLeases: []ai.Grant{grant}})
 		return err
-	}, []string{"activeLeases", "capabilities", "daemonVersion", "paused", "runnerId"}},
+	}, []string{"activeLeases", "capabilities", "daemonVersion", "runnerId"}},
 	{"result", func(ctx context.Context, d *client.Device) error {
 		_, err := d.Result(ctx, ai.ResultRequest{Grant: grant, Envelope: envelope, Disposition: ai.DispositionOK})
 		return err
@@ -74,7 +74,7 @@ func TestRequestsSayNoMore(t *testing.T) {
 				return nil, io.EOF
 			}))
 			mustBe(t, "no answer", r.do(t.Context(), d), client.ErrUnreachable)
-			if string(sent["protocolVersion"]) != `"0"` {
+			if string(sent["protocolVersion"]) != `"2"` {
 				t.Errorf("it declares %s", sent["protocolVersion"])
 			}
 			if got := slices.Sorted(maps.Keys(sent)); !slices.Equal(got, slices.Sorted(slices.Values(append(r.members, "protocolVersion")))) {
@@ -85,7 +85,7 @@ func TestRequestsSayNoMore(t *testing.T) {
 				if err := json.Unmarshal(text, &list); err != nil || len(list) != 1 {
 					t.Fatalf("%s: %v", text, err)
 				}
-				if got := slices.Sorted(maps.Keys(list[0])); !slices.Equal(got, []string{"backendClass", "backendId", "kind", "model", "offerScope"}) {
+				if got := slices.Sorted(maps.Keys(list[0])); !slices.Equal(got, []string{"backendClass", "backendId", "kind", "model", "offerScope", "service"}) {
 					t.Errorf("an offer says %v", got)
 				}
 			}
@@ -97,13 +97,13 @@ func TestRequestsSayNoMore(t *testing.T) {
 // server learns that, and does not ask again and again (MUST
 // VERSION_HANDSHAKE_REQUIRED).
 func TestUnsupportedVersionIsNamed(t *testing.T) {
-	const refused = `{"error":"unsupported-protocol-version","message":"Upgrade.","supported":["1","2"],"minimum":"1"}`
+	const refused = `{"error":"unsupported-protocol-version","message":"Upgrade.","supported":["1","3"],"minimum":"1"}`
 	for _, r := range requests {
 		t.Run(r.name, func(t *testing.T) {
 			err := r.do(t.Context(), at(t, "http://localhost", static(http.StatusBadRequest, refused)))
 			mustBe(t, "another version", err, ai.ErrUnsupportedVersion)
 			var wire *ai.Error
-			if !errors.As(err, &wire) || !slices.Equal(wire.Supported, []string{"1", "2"}) || wire.Minimum != "1" {
+			if !errors.As(err, &wire) || !slices.Equal(wire.Supported, []string{"1", "3"}) || wire.Minimum != "1" {
 				t.Errorf("what is spoken is lost: %+v", wire)
 			}
 			if again, _ := client.Retry(err); again {
@@ -120,7 +120,7 @@ func TestUnsupportedVersionIsNamed(t *testing.T) {
 func TestStubsSayNoMore(t *testing.T) {
 	stub := func(name, value string) string {
 		members := map[string]string{
-			"id": `"j"`, "kind": `"llm.chat"`, "owner": `"o"`, "site": `"s"`, "audience": `"self"`, "sizeClass": `"small"`, "streaming": "false", "deadlineAt": "9",
+			"id": `"j"`, "kind": `"llm.chat"`, "owner": `"o"`, "site": `"s"`, "audience": `"private"`, "sizeClass": `"small"`, "streaming": "false", "deadlineAt": "9",
 			"lease": `{"id":"l","runnerId":"runner_1","expiresAt":9}`,
 		}
 		if members[name] = value; value == "" {
@@ -139,7 +139,7 @@ func TestStubsSayNoMore(t *testing.T) {
 		"a prompt": {"prompt", `"p"`}, "a payload": {"payload", `{"prompt":"p"}`}, "a list of owners": {"audienceAllow", `["o"]`}, "an empty list": {"allowedOwners", `[]`},
 		"a model": {"model", `"m"`}, "a command": {"command", `"ls"`}, "a null": {"x", "null"},
 		"another kind": {"kind", `"shell.run"`}, "a kind in capitals": {"kind", `"LLM.CHAT"`}, "no kind's text": {"kind", `""`},
-		"another audience": {"audience", `"everyone"`}, "another size": {"sizeClass", `"huge"`},
+		"another audience": {"audience", `"everyone"`}, "an older word for an audience": {"audience", `"self"`}, "another size": {"sizeClass", `"huge"`},
 	}
 	for _, name := range []string{"id", "kind", "owner", "site", "audience", "sizeClass", "streaming", "deadlineAt", "lease"} {
 		cases["without "+name] = change{name, ""}

@@ -84,7 +84,7 @@ func TestStartingAgent(t *testing.T) {
 	}{
 		"listens":            {0, refused, nil, 0},
 		"listens soon":       {1010 * time.Millisecond, refused, nil, 1050 * time.Millisecond},
-		"never listens":      {time.Hour, refused, ErrNoAnswer, startTime + startStep},
+		"never listens":      {time.Hour, refused, ErrNoAnswer, httpd.StartTime + httpd.StartStep},
 		"listens and hangs":  {time.Hour, &net.OpError{Op: "read", Err: io.EOF}, ErrNoAnswer, 0},
 		"listens and breaks": {time.Hour, io.ErrUnexpectedEOF, ErrNoAnswer, 0},
 	} {
@@ -98,7 +98,7 @@ func TestStartingAgent(t *testing.T) {
 					t.Errorf("%s: %s, %v", what, body, err)
 				}
 				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}"))}, nil
-			})}, startTime}
+			})}, httpd.StartTime}
 			if err := a.SetName(t.Context(), "box"); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v", what, err)
 			}

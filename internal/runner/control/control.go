@@ -6,13 +6,10 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -66,7 +63,7 @@ func Open(ctx context.Context, c runner.Config) (agent Agent, own *runner.Agent,
 	a, err := OpenOwn(ctx, c)
 	switch {
 	case errors.Is(err, datadir.ErrRunning):
-		return remote{httpd.AdminClient(c.Home), startTime}, nil, func() {}, nil
+		return remote{httpd.AdminClient(c.Home), httpd.StartTime}, nil, func() {}, nil
 	case err != nil:
 		return nil, nil, nil, err
 	}
@@ -76,31 +73,12 @@ func Open(ctx context.Context, c runner.Config) (agent Agent, own *runner.Agent,
 // OpenOwn opens the agent of a folder in this process. Another command that holds
 // the folder for a moment is waited for; an agent that runs is not, and neither is
 // anybody who holds it for long: then it returns datadir.ErrRunning.
-func OpenOwn(ctx context.Context, c runner.Config) (*runner.Agent, error) {
-	for end := time.Now().Add(heldTime); ; {
-		a, err := runner.Open(c)
-		if !errors.Is(err, datadir.ErrRunning) || listens(c.Home) || time.Now().After(end) {
-			return a, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(startStep):
-		}
-	}
-}
-
-// heldTime is how long a command of the owner may hold the folder.
-const heldTime = 2 * time.Second
-
-// listens reports whether an agent answers on the admin socket.
-func listens(dir string) bool {
-	c, err := net.Dial("unix", filepath.Join(dir, httpd.AdminSocket))
-	if err != nil {
-		return false
-	}
-	_ = c.Close()
-	return true
+func OpenOwn(ctx context.Context, c runner.Config) (a *runner.Agent, err error) {
+	err = httpd.TakeFolder(ctx, c.Home, func() (err error) {
+		a, err = runner.Open(c)
+		return err
+	})
+	return a, err
 }
 
 // local is an agent in this process.
@@ -118,8 +96,7 @@ func (l local) Adopt(_ context.Context, p home.Pairing) error { return l.a.Adopt
 func (l local) Forget(_ context.Context, server string) error { return l.a.Forget(server) }
 func (l local) Prove(ctx context.Context) error               { return l.a.Prove(ctx) }
 
-// maxBody bounds a request or an answer.
-const maxBody = 4 << 20
+const maxBody = httpd.MaxAdminBody
 
 // order is the body of a request that has one.
 type order struct {
@@ -140,7 +117,7 @@ func Serve(a Agent) func(*http.ServeMux) {
 	return func(mux *http.ServeMux) {
 		mux.HandleFunc("GET /agent/status", func(w http.ResponseWriter, r *http.Request) {
 			s, err := a.Status(r.Context())
-			answer(w, s, err)
+			httpd.Reply(w, s, err)
 		})
 		for name, do := range map[string]func(ctx context.Context, o order) error{
 			"pause":  func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
@@ -154,7 +131,7 @@ func Serve(a Agent) func(*http.ServeMux) {
 				if err == nil {
 					err = obey(r.Context(), body, do)
 				}
-				answer(w, struct{}{}, err)
+				httpd.Reply(w, struct{}{}, err)
 			})
 		}
 		mux.HandleFunc("POST /agent/adopt", func(w http.ResponseWriter, r *http.Request) {
@@ -162,7 +139,7 @@ func Serve(a Agent) func(*http.ServeMux) {
 			if err == nil {
 				err = adopt(r.Context(), body, a)
 			}
-			answer(w, struct{}{}, err)
+			httpd.Reply(w, struct{}{}, err)
 		})
 	}
 }
@@ -189,19 +166,6 @@ func read(r io.Reader) ([]byte, error) {
 		return nil, ErrRequest.Because(err)
 	}
 	return body, nil
-}
-
-func answer(w http.ResponseWriter, v any, err error) {
-	status, body := http.StatusOK, []byte(nil)
-	if err == nil {
-		body, err = json.Marshal(v)
-	}
-	if err != nil {
-		status, body = refusal.HTTP(err)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
 }
 
 // remote is a running agent, or one that is starting for so long at most.
@@ -258,79 +222,13 @@ const timeout = 5 * time.Minute
 // call sends a request. It returns the agent's refusal, [ErrNoAnswer], and
 // context.Canceled where the caller ended it.
 func (r remote) call(ctx context.Context, method, name string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	noAnswer := func(err error) error {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return context.Canceled
-		}
-		return ErrNoAnswer.Because(err)
-	}
-	resp, err := r.send(ctx, method, name, body)
-	if err != nil {
-		return nil, noAnswer(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return nil, noAnswer(err)
-	}
-	if resp.StatusCode == http.StatusOK {
-		return text, nil
-	}
-	return nil, refusalOf(text)
+	return httpd.Asker{
+		Client: r.http, Start: r.start, Timeout: timeout, Registers: registers, Silent: ErrNoAnswer, Strange: ErrRequest,
+	}.Ask(ctx, method, "/agent/"+name, body)
 }
 
 // registers have every refusal that an agent answers with.
 var registers = []refusal.Registry{
 	runner.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
 	datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
-}
-
-// An agent that is just starting holds the folder and does not listen yet.
-const (
-	startTime = 3 * time.Second
-	startStep = 50 * time.Millisecond
-)
-
-// send asks until somebody listens, for a moment.
-func (r remote) send(ctx context.Context, method, name string, body []byte) (*http.Response, error) {
-	for end := time.Now().Add(r.start); ; {
-		q, err := http.NewRequestWithContext(ctx, method, "http://agent/agent/"+name, bytes.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		resp, err := r.http.Do(q)
-		var dial *net.OpError
-		if err == nil || !errors.As(err, &dial) || dial.Op != "dial" || time.Now().After(end) {
-			return resp, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(startStep):
-		}
-	}
-}
-
-// refusalOf finds the refusal that an agent answered with, and its detail.
-func refusalOf(text []byte) error {
-	var said struct {
-		Error   string `json:"error"`
-		Message string `json:"message"`
-	}
-	if json.Unmarshal(text, &said) != nil {
-		return ErrRequest
-	}
-	for _, r := range registers {
-		k := r.Find(said.Error)
-		if k == nil {
-			continue
-		}
-		if detail, ok := strings.CutPrefix(said.Message, k.Meaning()+" "); ok {
-			return k.With(detail)
-		}
-		return k
-	}
-	return ErrRequest
 }

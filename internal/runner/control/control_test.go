@@ -233,7 +233,7 @@ func TestStatus(t *testing.T) {
 	f.status = runner.Status{
 		Version: "1.2.3", Fingerprint: "BYOLLM-1", Name: "box\u2028", Running: true, Paused: true, Root: true,
 		Servers: []runner.ServerStatus{
-			{Server: "https://a.example", Owner: "alice", OwnerLabel: "Alice", Sites: []string{"BYOLLM-2"}, State: "unreachable", Refusal: "server-unreachable", AnsweredSeconds: &seconds, JobsRunning: 1, ResultsKept: 2},
+			{Server: "https://a.example", Owner: "alice", OwnerLabel: "Alice", Sites: []string{"BYOLLM-2"}, State: "unreachable", Refusal: "server-unreachable", Protocol: "0", AnsweredSeconds: &seconds, JobsRunning: 1, ResultsKept: 2},
 			{Server: "https://b.example", Owner: "bob", Sites: []string{}, State: "serving"},
 		},
 		Backends: []runner.BackendStatus{}, Problems: []string{"One.", "Two."},

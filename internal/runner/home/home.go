@@ -162,6 +162,16 @@ type Pairing struct {
 	OwnerLabel string
 	Sites      map[ai.KeyID]Site
 	PairedAt   ai.Millis
+	// Protocol is the version of the protocol that was agreed on with the server;
+	// zero means none yet.
+	Protocol Protocol
+}
+
+// Protocol is a version that was agreed on.
+type Protocol struct {
+	Version string
+	// At is when the server was last asked for a newer one.
+	At ai.Millis
 }
 
 // rows are the file's form of pairings.
@@ -191,6 +201,19 @@ var rowShape = exact.Shape[row]{Fields: func(o *exact.Object, r *row) {
 	exact.OptText(o, "ownerLabel", &r.OwnerLabel, 1, 0)
 	exact.Map(o, "sites", &r.sites, siteShape)
 	exact.Whole(o, "pairedAt", &r.PairedAt, 1, 0)
+	spoken := &r.Protocol
+	if *spoken == (Protocol{}) {
+		spoken = nil // and then it is not written
+	}
+	exact.OptSub(o, "protocol", &spoken, protocolShape)
+	if spoken != nil {
+		r.Protocol = *spoken
+	}
+}}
+
+var protocolShape = exact.Shape[Protocol]{Fields: func(o *exact.Object, p *Protocol) {
+	exact.Text(o, "version", &p.Version, 1, 16)
+	exact.Whole(o, "askedAt", &p.At, 1, 0)
 }}
 
 var pairingLimits = exact.Limits{Bytes: maxPairingsFile, Depth: 8, Values: 1 << 17}

@@ -279,6 +279,7 @@ func TestPairings(t *testing.T) {
 		want = append(want, p)
 	}
 	want[0].RunnerID, want[0].OwnerLabel, want[0].Sites = "runner_2", "", sitesOf(3)
+	want[0].Protocol = home.Protocol{Version: "2", At: 1785499200124}
 	if err := h.Pair(want[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -381,6 +382,11 @@ func TestPairRefusesWhatCouldNotBeRead(t *testing.T) {
 		"an owner of no text":  func(p *home.Pairing) { p.Owner = "\xff" },
 		"no time":              func(p *home.Pairing) { p.PairedAt = 0 },
 		"a time too late":      func(p *home.Pairing) { p.PairedAt = 1 << 53 },
+		"a version of no time": func(p *home.Pairing) { p.Protocol = home.Protocol{Version: "0"} },
+		"a time of no version": func(p *home.Pairing) { p.Protocol = home.Protocol{At: 1} },
+		"a version too late":   func(p *home.Pairing) { p.Protocol = home.Protocol{Version: "0", At: 1 << 53} },
+		"a long version":       func(p *home.Pairing) { p.Protocol = home.Protocol{Version: strings.Repeat("0", 17), At: 1} },
+		"a version of no text": func(p *home.Pairing) { p.Protocol = home.Protocol{Version: "\xff", At: 1} },
 		"nobody's identity":    func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"BYOLLM": {}} },
 		"another's name":       func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"BYOLLM": {Identity: siteOf(1)}} },
 		"a site without name":  func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"": {Identity: siteOf(1)}} },
@@ -394,6 +400,51 @@ func TestPairRefusesWhatCouldNotBeRead(t *testing.T) {
 		}
 		if got := pairingsOf(t, h); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s: %v", what, got)
+		}
+	}
+}
+
+// TestProtocolInTheFile: the version that was agreed on is one more member, so
+// that a file of before it was kept reads, and is written as it was.
+func TestProtocolInTheFile(t *testing.T) {
+	dir := folder(t)
+	h := open(t, dir)
+	path := filepath.Join(dir, "pairings.json")
+	p := pairingOf("https://a.example")
+	p.Sites = map[ai.KeyID]home.Site{}
+	file := func(more string) string {
+		return `{"version":1,"pairings":[{"server":"https://a.example","runnerId":"runner_1","owner":"alice",` +
+			`"ownerLabel":"Alice <alice@app.example>","sites":{},"pairedAt":1785499200123` + more + `}]}` + "\n"
+	}
+	for more, want := range map[string]home.Protocol{
+		"": {},
+		`,"protocol":{"version":"0","askedAt":1785499200124}`:                   {Version: "0", At: 1785499200124},
+		`,"protocol":{"version":"0123456789abcdef","askedAt":9007199254740991}`: {Version: "0123456789abcdef", At: 1<<53 - 1},
+	} {
+		p.Protocol = want
+		write(t, path, []byte(file(more)))
+		if got := pairingsOf(t, h); !reflect.DeepEqual(got, []home.Pairing{p}) {
+			t.Errorf("%q reads as %+v", more, got)
+		}
+		if err := h.Pair(p); err != nil {
+			t.Error(err)
+		}
+		if got := string(content(t, path)); got != file(more) {
+			t.Errorf("%q is written as %s", more, got)
+		}
+	}
+	for _, more := range []string{
+		`"protocol":null`, `"protocol":"0"`, `"protocol":{}`, `"protocol":{"version":"0"}`, `"protocol":{"askedAt":1}`,
+		`"protocol":{"version":"","askedAt":1}`, `"protocol":{"version":0,"askedAt":1}`, `"protocol":{"version":"0123456789abcdefg","askedAt":1}`,
+		`"protocol":{"version":"0","askedAt":0}`, `"protocol":{"version":"0","askedAt":-1}`, `"protocol":{"version":"0","askedAt":1.5}`,
+		`"protocol":{"version":"0","askedAt":"1"}`, `"protocol":{"version":"0","askedAt":9007199254740992}`,
+		`"protocol":{"version":"0","askedAt":1,"also":1}`, `"protocol":{"version":"0","askedAt":1},"protocol":{"version":"0","askedAt":1}`,
+	} {
+		write(t, path, []byte(file(","+more)))
+		list, err := h.Pairings()
+		mustBe(t, more, err, home.ErrPairings)
+		if list != nil {
+			t.Errorf("%s: an error came with a list", more)
 		}
 	}
 }
@@ -565,6 +616,11 @@ func TestParsePairingIsTheInverse(t *testing.T) {
 			OwnerLabel: text(0).Draw(t, "label"), Sites: map[ai.KeyID]home.Site{},
 			PairedAt: ai.Millis(rapid.Int64Range(1, 1<<53-1).Draw(t, "at")),
 		}
+		if rapid.Bool().Draw(t, "agreed") {
+			p.Protocol = home.Protocol{
+				Version: rapid.StringOfN(rapid.RuneFrom([]rune("0129.-x")), 1, 16, -1).Draw(t, "version"), At: ai.Millis(rapid.Int64Range(1, 1<<53-1).Draw(t, "asked")),
+			}
+		}
 		for _, n := range rapid.SliceOfNDistinct(rapid.Byte(), 0, 3, rapid.ID).Draw(t, "sites") {
 			id := siteOf(n)
 			p.Sites[ai.KeyID(id.Fingerprint().String())] = home.Site{Identity: id, SignsReach: rapid.Bool().Draw(t, "reach")}
@@ -589,6 +645,7 @@ func FuzzParsePairing(f *testing.F) {
 	f.Add(bytes.Replace(good, []byte("alice"), []byte(`\u0061\ud83d\ude00`), 1))
 	f.Add([]byte(`{"server":"s","runnerId":"r","owner":"o","sites":{},"pairedAt":1e3}`))
 	f.Add([]byte(`{"server":"s","runnerId":"r","owner":"o","sites":{"__proto__":{}},"pairedAt":1}`))
+	f.Add([]byte(`{"server":"s","runnerId":"r","owner":"o","sites":{},"pairedAt":1,"protocol":{"version":"0","askedAt":1}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
 		p, err := home.ParsePairing(text)

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/allodhq/allod/wire/ai"
@@ -15,11 +16,13 @@ type Tick struct{}
 
 // Offer is one thing the device can do now, with what it costs its owner.
 type Offer struct {
+	// Capability names the owner's backend as its service.
 	Capability ai.Capability
-	// Backend is the owner's own name for the backend. It does not travel.
-	Backend string
-	Cost    backend.Cost
+	Cost       backend.Cost
 }
+
+// Equal reports whether two offers are the same.
+func (o Offer) Equal(p Offer) bool { return reflect.DeepEqual(o, p) }
 
 // Offered says what the device can do from now on; none takes everything back.
 type Offered struct{ Offers []Offer }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func newSite(t testing.TB) key.Site {
 }
 
 var offers = []lane.Offer{
-	{Capability: ai.Capability{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: ai.OfferSelf}, Backend: "mine", Cost: backend.Free},
+	{Capability: ai.Capability{Kind: ai.KindGenerate, Service: "mine", BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: ai.OfferSelf}, Cost: backend.Free},
 }
 
 func newBench(t *testing.T, change ...func(*lane.Config)) *bench {
@@ -182,17 +183,17 @@ func grantOf(s ai.ClaimedStub) ai.Grant { return ai.Grant{JobID: s.ID, LeaseID: 
 func TestOneJob(t *testing.T) {
 	b := newBench(t)
 	beat := one[lane.Beat](b, b.step(lane.Offered{Offers: offers}))
-	if q := beat.Request; beat.Wait != 0 || q.RunnerID != "r1" || len(q.Capabilities) != 1 || q.Capabilities[0] != offers[0].Capability || len(q.ActiveLeases) != 0 || q.Paused {
+	if q := beat.Request; beat.Wait != 0 || q.RunnerID != "r1" || len(q.Capabilities) != 1 || !reflect.DeepEqual(q.Capabilities[0], offers[0].Capability) || len(q.ActiveLeases) != 0 || q.Paused {
 		t.Errorf("first heartbeat %+v", beat)
 	}
 	claim := one[lane.Claim](b, b.beatDone(beat.Seq))
-	if q := claim.Request; q.Max != 2 || q.RunnerID != "r1" || !slices.Equal(q.Capabilities, beat.Request.Capabilities) || claim.Wait != 20*time.Second {
+	if q := claim.Request; q.Max != 2 || q.RunnerID != "r1" || !reflect.DeepEqual(q.Capabilities, beat.Request.Capabilities) || claim.Wait != 20*time.Second {
 		t.Errorf("claim %+v", claim)
 	}
 	s := b.stub(1)
 	got := b.grant(claim.Seq, s)
 	b.expect(got, "note granted, Work, Claim")
-	if w := one[lane.Work](b, got); w.Stub != s || w.Offer != offers[0] {
+	if w := one[lane.Work](b, got); w.Stub != s || !w.Offer.Equal(offers[0]) {
 		t.Errorf("work %+v", w)
 	}
 	if c := one[lane.Claim](b, got); c.Request.Max != 1 {
@@ -519,8 +520,15 @@ func TestPause(t *testing.T) {
 	if q := one[lane.Quit](b, got); !q.Claim || q.Beat {
 		t.Errorf("quits %+v", q)
 	}
-	if beat := one[lane.Beat](b, got); !beat.Request.Paused {
-		t.Error("the server is not told")
+	// Not every version of the protocol has a word for it, but each has offers.
+	if q := one[lane.Beat](b, got).Request; !q.Paused || q.Capabilities == nil || len(q.Capabilities) > 0 {
+		t.Errorf("the server is told %+v", q)
+	}
+	more := append(slices.Clone(offers), lane.Offer{Capability: ai.Capability{Kind: ai.KindChat, Service: "mine", BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: ai.OfferSelf}, Cost: backend.Free})
+	for _, beat := range of[lane.Beat](b.step(lane.Offered{Offers: more})) {
+		if len(beat.Request.Capabilities) > 0 {
+			t.Errorf("offers while paused: %+v", beat.Request)
+		}
 	}
 	// What the given-up claim was granted all the same goes back.
 	got = b.grant(claim.Seq, b.stub(2))
@@ -541,13 +549,13 @@ func TestPause(t *testing.T) {
 	beats := of[lane.Beat](b.log)
 	b.beatDone(beats[len(beats)-1].Seq)
 	got = b.step(lane.Paused{})
-	if beat := one[lane.Beat](b, got); beat.Request.Paused || len(of[lane.Claim](got)) != 1 {
-		t.Errorf("%s", names(got))
+	if q := one[lane.Beat](b, got).Request; q.Paused || len(q.Capabilities) != 2 || len(of[lane.Claim](got)) != 1 {
+		t.Errorf("%s, %+v", names(got), q)
 	}
 	paused := newBench(t, func(c *lane.Config) { c.Paused = true })
 	beat := one[lane.Beat](paused, paused.step(lane.Offered{Offers: offers}))
-	if got := paused.beatDone(beat.Seq); !beat.Request.Paused || len(of[lane.Claim](got)) > 0 {
-		t.Error("begins paused and claims")
+	if got := paused.beatDone(beat.Seq); !beat.Request.Paused || len(beat.Request.Capabilities) > 0 || len(of[lane.Claim](got)) > 0 {
+		t.Error("begins paused, and claims or offers")
 	}
 }
 

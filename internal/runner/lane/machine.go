@@ -10,6 +10,7 @@ import (
 
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 )
 
@@ -31,6 +32,10 @@ const (
 	// there is no time to work, and only time to be kept busy.
 	shortest = time.Second
 	longest  = 24 * time.Hour
+	// shortIdle is the shortest wait for a server that does not hold requests, and
+	// idleShare the part of the time since it had work that it is left alone.
+	shortIdle = time.Second
+	idleShare = 4
 	// guessedLease stands for the lease length until a claim has told it.
 	guessedLease = 5 * time.Second
 )
@@ -67,6 +72,7 @@ type Machine struct {
 	jobs   map[ai.LeaseID]*job
 
 	beat, claim request
+	took        time.Time           // when a job was last taken on; zero means never
 	covers      map[ai.LeaseID]bool // what the heartbeat under way renews
 	seq         int
 	lease       time.Duration // zero until a claim told it
@@ -74,6 +80,7 @@ type Machine struct {
 	timed       bool          // offset is known
 
 	reachable, asked bool
+	why              *refusal.Kind // of the last failure
 	answered         time.Time
 	noSites          bool
 	told             map[ai.KeyID]What // what the owner was told about a site
@@ -332,8 +339,13 @@ func (m *Machine) planBeat() {
 	m.do(Beat{Seq: b.seq, Wait: b.wait, Request: q})
 }
 
+// capabilities are what is offered now. A paused device offers nothing, which is
+// how it says so in a version that has no other word for it.
 func (m *Machine) capabilities() []ai.Capability {
 	list := make([]ai.Capability, 0, len(m.offers))
+	if m.c.Paused {
+		return list
+	}
 	for _, o := range m.offers {
 		list = append(list, o.Capability)
 	}
@@ -398,10 +410,21 @@ func (m *Machine) interval() time.Duration {
 	return time.Duration(float64(d) * (0.85 + 0.3*m.rand.Float64()))
 }
 
+// idle is how long a server that does not hold requests is left alone when it had
+// no work: briefly after there was some, since more often follows, and then longer
+// and longer up to once a heartbeat.
+func (m *Machine) idle() time.Duration {
+	most := m.interval()
+	if m.took.IsZero() {
+		return most
+	}
+	return min(most, max(m.now.Sub(m.took)/idleShare, shortIdle))
+}
+
 func (Tick) apply(*Machine) {}
 
 func (e Offered) apply(m *Machine) {
-	if slices.Equal(m.offers, e.Offers) {
+	if slices.EqualFunc(m.offers, e.Offers, Offer.Equal) {
 		return
 	}
 	m.offers = slices.Clone(e.Offers)
@@ -470,10 +493,13 @@ func (m *Machine) failed(err error) {
 		m.revoked()
 		return
 	}
-	if m.reachable || !m.asked {
+	// Another reason is news: a network that is away and a server that does not
+	// know the device any more want different things of the owner.
+	why := refusal.From(err).Kind()
+	if m.reachable || !m.asked || why != m.why {
 		m.do(Note{What: NoteUnreachable, Err: err})
 	}
-	m.reachable, m.asked = false, true
+	m.reachable, m.asked, m.why = false, true, why
 }
 
 func (m *Machine) revoked() {
@@ -618,12 +644,14 @@ func (e ClaimDone) apply(m *Machine) {
 	// Longer than longest is cut before it is multiplied.
 	m.lease = time.Duration(min(max(e.Answer.LeaseMs, 0), longest.Milliseconds())) * time.Millisecond
 	taken := m.take(e.Answer.Jobs, c.max)
+	if taken > 0 {
+		m.took = m.now
+	}
 	switch {
 	case taken > 0 || len(e.Answer.Jobs) == 0 && held:
 		c.fails, c.next = 0, m.now
 	case len(e.Answer.Jobs) == 0:
-		// A server that does not hold requests is asked once per heartbeat.
-		c.fails, c.next = 0, m.now.Add(m.interval())
+		c.fails, c.next = 0, m.now.Add(m.idle())
 	default:
 		// A server that grants what cannot be taken is asked less and less.
 		c.next = m.now.Add(m.retry(c.fails, nil))

@@ -154,20 +154,25 @@ func (b *Box) InMemory(lease ai.LeaseID) bool {
 }
 
 func (b *Box) read(path string) (ai.ResultRequest, error) {
-	codec := protocol.Latest().ResultRequest
+	const limit = ai.MaxSealedBody
 	damaged := func(err error) (ai.ResultRequest, error) {
 		_ = os.Rename(path, path+".damaged")
 		return ai.ResultRequest{}, ErrDamaged.Because(err)
 	}
 	// By its size alone, since what cannot be read for another reason may be good.
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > int64(codec.Limit()) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > limit {
 		return damaged(nil)
 	}
-	body, err := datadir.Read(path, codec.Limit())
+	body, err := datadir.Read(path, limit)
 	if err != nil {
 		return ai.ResultRequest{}, err
 	}
-	q, err := codec.Read(body)
+	// An older program may have written it, in the version of its day.
+	codec, err := protocol.Choose(body, limit, "")
+	if err != nil {
+		return damaged(err)
+	}
+	q, err := codec.ResultRequest.Read(body)
 	if err != nil || b.path(q.Grant.LeaseID) != path {
 		return damaged(err)
 	}

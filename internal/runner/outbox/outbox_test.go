@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -299,15 +300,21 @@ func TestHostileLeases(t *testing.T) {
 func TestDamage(t *testing.T) {
 	b, dir := opened(t)
 	keep(t, b, resultOf("good"))
-	body, err := os.ReadFile(filepath.Join(dir, nameOf("good")))
+	keep(t, b, resultOf("bad"))
+	others, err := os.ReadFile(filepath.Join(dir, nameOf("good")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := os.ReadFile(filepath.Join(dir, nameOf("bad")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, content := range map[string][]byte{
-		"empty": {}, "cut": body[:len(body)-1], "another's": body, "zeros": make([]byte, len(body)), "two": append(slices.Clone(body), body...),
+		"empty": {}, "cut": body[:len(body)-1], "another's": others, "zeros": make([]byte, len(body)), "two": append(slices.Clone(body), body...),
 		"null": []byte("null"), "an unknown member": []byte(strings.Replace(string(body), "{", `{"also":1,`, 1)),
-		"another version": []byte(strings.Replace(string(body), `"protocolVersion":"0"`, `"protocolVersion":"9"`, 1)),
-		"large":           nil,
+		"another version": versionOf(t, body, `"9"`), "the version between": versionOf(t, body, `"1"`), "a version of a number": versionOf(t, body, `2`),
+		"no version": versionOf(t, body, ""),
+		"large":      nil,
 	} {
 		path := filepath.Join(dir, nameOf("bad"))
 		for _, byGet := range []bool{true, false} {
@@ -349,6 +356,49 @@ func TestDamage(t *testing.T) {
 	// The job can be run and kept again.
 	keep(t, b, resultOf("bad"))
 	mustHave(t, b, resultOf("bad"))
+}
+
+// versionOf is a result's file with another version, or none where it is empty.
+func versionOf(t *testing.T, body []byte, version string) []byte {
+	t.Helper()
+	declared := `"protocolVersion":"` + protocol.Latest().Version + `"`
+	if bytes.Count(body, []byte(declared)) != 1 {
+		t.Fatalf("the file declares no %s: %s", declared, body)
+	}
+	if version == "" {
+		return bytes.Replace(body, []byte(declared+","), nil, 1)
+	}
+	return bytes.Replace(body, []byte(declared), []byte(`"protocolVersion":`+version), 1)
+}
+
+// TestOlderPrograms: a result that a program of an earlier day kept, in the version
+// that it spoke, is read like one of today.
+func TestOlderPrograms(t *testing.T) {
+	for _, version := range protocol.Supported() {
+		codec, ok := protocol.Find(version)
+		if !ok {
+			t.Fatal(version)
+		}
+		want := resultOf("old")
+		body, err := codec.ResultRequest.Write(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, dir := opened(t)
+		write(t, filepath.Join(dir, nameOf("old")), body)
+		mustHave(t, b, want)
+		if got := leases(t, b); !slices.Equal(got, []ai.LeaseID{"old"}) {
+			t.Errorf("version %s: a start finds %v", version, got)
+		}
+		if got := names(t, dir); !slices.Equal(got, []string{nameOf("old")}) {
+			t.Errorf("version %s: the folder holds %v", version, got)
+		}
+	}
+	// As the first program wrote it.
+	b, dir := opened(t)
+	write(t, filepath.Join(dir, nameOf("first")), []byte(`{"protocolVersion":"0","runnerId":"runner_1","leaseId":"first","jobId":"job",`+
+		`"envelope":{"ciphertext":"sealed for first","recipientKeyId":"site","senderKeyId":"device","direction":"result","deadlineAt":1785499200123},"disposition":"ok"}`))
+	mustHave(t, b, resultOf("first"))
 }
 
 // TestWhatCannotBeRead stays, since it may be read another time.

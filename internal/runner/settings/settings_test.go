@@ -165,7 +165,7 @@ func TestRefused(t *testing.T) {
 		`{"backends":{"a":"ollama"}}`:                                         {exact.ErrType, "agent.backends[0]"},
 		`{"backends":{"a":{"backend":"mlx"},"b":{}}}`:                         {exact.ErrMissing, "agent.backends[1].backend"},
 		`{"backends":{"a":{"backend":"Ollama"}}}`:                             {exact.ErrMember, "agent.backends[0].backend"},
-		`{"backends":{"a":{"backend":"codex-cli"}}}`:                          {exact.ErrMember, "agent.backends[0].backend"},
+		`{"backends":{"a":{"backend":"codex-cli"}}}`:                          {modelserver.ErrProcessClass, "agent.backends[0]"},
 		`{"backends":{"":{"backend":"mlx"}}}`:                                 {exact.ErrRange, "agent.backends[0]"},
 		`{"backends":{"__proto__":{"backend":"mlx"}}}`:                        {exact.ErrRange, "agent.backends[0]"},
 		`{"backends":{"` + strings.Repeat("n", 129) + `":{"backend":"mlx"}}}`: {exact.ErrRange, "agent"},
