@@ -2,10 +2,12 @@ package site
 
 import (
 	"context"
+	"slices"
 
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/match"
+	"github.com/allodhq/allod/wire/ai/protocol"
 )
 
 // NoRunner says why no device can run a job; "" means that one can.
@@ -65,11 +67,16 @@ func (j *Jobs) Availability(ctx context.Context, kind ai.Kind, m match.Job) (Ava
 	}
 	capable, admitted := 0, 0
 	for _, r := range live {
+		spoken, known := protocol.Find(r.Protocol)
+		told := m.Audience != ai.AudiencePublic || !known || slices.Contains(spoken.Audiences, m.Audience)
 		for _, o := range Offers(r.Capabilities) {
 			if o.Kind != kind {
 				continue
 			}
 			capable++
+			if !told {
+				continue // no claim of this device is offered such a job
+			}
 			o.Offer.Owner = r.Owner
 			if match.Audience(m, o.Offer, listedByDevice) == nil {
 				admitted++
@@ -99,9 +106,21 @@ func (c *core) missing(ctx context.Context, job Job) (NoRunner, error) {
 // knows: a site assumes a yes, and the device decides.
 func listedByDevice(ai.Owner) bool { return true }
 
+// offered are a heartbeat's capabilities but for the kinds that it says are
+// withheld: other daemons list those as well, and then refuse each such job.
+func offered(q ai.HeartbeatRequest) []ai.Capability {
+	list := make([]ai.Capability, 0, len(q.Capabilities))
+	for _, c := range q.Capabilities {
+		if !slices.ContainsFunc(q.Withheld, func(w ai.Withheld) bool { return w.Kind == c.Kind }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // Offers are the offers in a list of capabilities as a site may act on them:
 // the first of each kind, at its declared scope, with the cost that the table
-// gives the backend and not what the device says of it (MUST
+// gives the backend and its model, and not what the device says of it (MUST
 // EFFECTIVE_OFFER_ONLY). A metered backend that is offered to others counts as
 // consented, since its device decides that.
 func Offers(capabilities []ai.Capability) []KindOffer {
@@ -112,9 +131,10 @@ func Offers(capabilities []ai.Capability) []KindOffer {
 			continue
 		}
 		seen[c.Kind] = true
-		cost := backend.Metered // what the generic backend costs is not known here
-		if d, ok := backend.Find(c.BackendID); ok && d.Cost != "" {
-			cost = d.Cost
+		// Where a generic backend is, and with it what it costs, is not known here.
+		cost, err := backend.CostOf(c.BackendID, "", c.Model)
+		if err != nil {
+			cost = backend.Metered
 		}
 		list = append(list, KindOffer{Kind: c.Kind, Offer: match.Offer{
 			Scope: c.OfferScope, Cost: cost, Spend: match.Spend{Acknowledged: true},

@@ -88,7 +88,7 @@ func (h *handler) claim(c *call) ([]byte, error) {
 		return nil, err
 	}
 	order := Claim{
-		RunnerID: c.runner.ID, Offers: Offers(q.Capabilities), Max: int(q.Max), Lease: h.c.Lease, Request: c.request(),
+		RunnerID: c.runner.ID, Offers: Offers(q.Capabilities), Audiences: c.codec.Audiences, Max: int(q.Max), Lease: h.c.Lease, Request: c.request(),
 	}
 	// Ids are drawn before the transaction, which must not wait for randomness.
 	ids := make([]ai.LeaseID, q.Max)
@@ -176,7 +176,7 @@ func (h *handler) heartbeat(c *call) ([]byte, error) {
 	renew := func(ctx context.Context) (err error) {
 		out, err = h.c.jobs.Renew(ctx, Renewal{
 			RunnerID: c.runner.ID, Grants: q.ActiveLeases, Lease: h.c.Lease, IssuedAt: c.signed.IssuedAt,
-			Version: q.DaemonVersion, Capabilities: q.Capabilities, Paused: q.Paused, Now: h.c.now(),
+			Version: q.DaemonVersion, Capabilities: offered(q), Paused: q.Paused, Protocol: c.codec.Version, Now: h.c.now(),
 		})
 		return err
 	}
@@ -261,7 +261,7 @@ func (h *handler) result(c *call) ([]byte, error) {
 // checkResult opens a result and reads it, so that nothing is recorded that the
 // app could not read (MUST PROVENANCE_NAMES_DEVICE).
 func (h *handler) checkResult(c *call, q ai.ResultRequest) error {
-	sealed, err := h.c.vault.outcome(q.Grant.JobID, c.runner.Device, q.Envelope)
+	sealed, _, err := h.c.vault.outcome(c.codec, q.Grant.JobID, c.runner.Device, q.Envelope)
 	if err != nil {
 		return ai.BadRequest("The sealed result cannot be opened, or is not an outcome.")
 	}

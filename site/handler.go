@@ -57,7 +57,7 @@ type call struct {
 }
 
 func newHandler(c *core) http.Handler {
-	h := &handler{c: c, limits: newLimits(c.Config), routes: map[string]route{}, sites: map[ai.KeyID]ai.PublicIdentity{}}
+	h := &handler{c: c, limits: c.limits, routes: map[string]route{}, sites: map[ai.KeyID]ai.PublicIdentity{}}
 	for id, k := range c.vault.all {
 		h.sites[id] = ai.PublicIdentityOf(k.Identity())
 	}

@@ -33,7 +33,7 @@ var (
 
 // Refusals are the refusals of asking and of the site's configuration.
 var Refusals = refusal.Registry{Title: "A site", Kinds: []*refusal.Kind{
-	ErrConfig, ErrQuestion, ErrNoRunnerAvailable, ErrTimeout, ErrEnded, ErrContentGone, ErrSealed,
+	ErrConfig, ErrQuestion, ErrNoRunnerAvailable, ErrTimeout, ErrEnded, ErrContentGone, ErrSealed, ErrLink,
 }}
 
 // Bounds of a question, in UTF-16 code units and entries.
@@ -175,9 +175,19 @@ func (j *Jobs) Get(ctx context.Context, id ai.JobID) (Job, error) { return j.c.j
 // Cancel stops a job: at once while it waits, else as soon as its device hears
 // of it. Cancelling what is over changes nothing.
 func (j *Jobs) Cancel(ctx context.Context, id ai.JobID) (Job, error) {
-	job, err := j.c.jobs.Cancel(ctx, id, j.c.now())
+	return j.cancel(ctx, CancelRequest{ID: id, Now: j.c.now()})
+}
+
+// CancelWaiting stops a job unless a device holds it or it is over, and returns it
+// as it stands then: only a job that is canceled was stopped.
+func (j *Jobs) CancelWaiting(ctx context.Context, id ai.JobID) (Job, error) {
+	return j.cancel(ctx, CancelRequest{ID: id, Waiting: true, Now: j.c.now()})
+}
+
+func (j *Jobs) cancel(ctx context.Context, c CancelRequest) (Job, error) {
+	job, err := j.c.jobs.Cancel(ctx, c)
 	if err == nil {
-		j.c.Logger.InfoContext(ctx, "job cancel", "job", id, "state", job.State)
+		j.c.Logger.InfoContext(ctx, "job cancel", "job", c.ID, "state", job.State)
 	}
 	return job, err
 }
@@ -191,6 +201,9 @@ type Answer struct {
 	Outcome ai.Outcome
 	// Provenance says whose device ran it; nil for a fallback.
 	Provenance *ai.Provenance
+	// Usage is how many tokens the run took; nil where the device did not count,
+	// and for a fallback. It is the device's word.
+	Usage *ai.Usage
 	// Fallback is true when the app's own fallback answered and no device of the
 	// owner did (MUST FALLBACK_LABELED).
 	Fallback bool
@@ -224,12 +237,13 @@ func (c *core) answer(job Job) (Answer, error) {
 	case job.Result == nil:
 		return Answer{JobID: job.ID, State: job.State}, ErrContentGone
 	}
-	sealed, err := c.vault.outcome(job.ID, job.Result.Device, job.Result.Envelope)
+	// It was read in the device's version when it came, and the newest reads all.
+	sealed, used, err := c.vault.outcome(protocol.Latest(), job.ID, job.Result.Device, job.Result.Envelope)
 	if err != nil {
 		return Answer{}, ErrSealed.Because(err)
 	}
 	p := ai.ProvenanceOf(job.Audience, job.Result.RunnerID, job.Result.RunnerOwner, sealed.Ran)
-	return Answer{JobID: job.ID, State: job.State, Outcome: sealed.Outcome, Provenance: &p}, nil
+	return Answer{JobID: job.ID, State: job.State, Outcome: sealed.Outcome, Provenance: &p, Usage: used}, nil
 }
 
 // Wait says how long to wait for a job and what to do when nobody can run it.
@@ -301,7 +315,7 @@ func (j *Jobs) giveUp(ctx context.Context, job Job, why NoRunner, w Wait) (Answe
 	}
 	// Canceled first: a device that comes now must not answer as well. One that
 	// came just before wins, and the wait goes on.
-	job, err := j.c.jobs.Cancel(ctx, job.ID, j.c.now())
+	job, err := j.CancelWaiting(ctx, job.ID)
 	if err != nil {
 		return Answer{}, err
 	}

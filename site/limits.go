@@ -21,8 +21,8 @@ type limits struct {
 	off     bool
 	proxies []netip.Prefix
 
-	starts, failures *buckets[string]
-	polls            *buckets[[32]byte]
+	starts, failures, codes *buckets[string]
+	polls                   *buckets[[32]byte]
 }
 
 func newLimits(c Config) *limits {
@@ -31,6 +31,7 @@ func newLimits(c Config) *limits {
 		off: c.NoLimits, proxies: c.TrustedProxies,
 		starts:   newBuckets[string](perMinute(30), 60),
 		failures: newBuckets[string](perMinute(60), 60),
+		codes:    newBuckets[string](perMinute(30), 30),
 		// One poll an announced interval, with a fifth of slack.
 		polls: newBuckets[[32]byte](rate.Every(c.PollInterval*4/5), 5),
 	}
@@ -44,6 +45,11 @@ func (l *limits) pairing(address string, now time.Time) error {
 // poll counts a poll that found nothing new.
 func (l *limits) poll(code [32]byte, now time.Time) error {
 	return l.take(l.polls.take(code, now))
+}
+
+// typed counts a code that somebody typed on a page.
+func (l *limits) typed(address string, now time.Time) error {
+	return l.take(l.codes.take(address, now))
 }
 
 // failed counts a request whose signature did not verify and returns what to

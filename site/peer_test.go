@@ -21,11 +21,8 @@ import (
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
-	"github.com/allodhq/allod/wire/ai/protocol"
 	"github.com/allodhq/allod/wire/ai/signing"
 )
-
-var codec = protocol.Latest()
 
 // house is a site with its store and keys.
 type house struct {
@@ -99,9 +96,12 @@ type peer struct {
 	keys   key.DeviceKeys
 	runner ai.RunnerID
 	caps   []ai.Capability
+	// issued is when the latest request was signed. No two are of one
+	// millisecond, so that each heartbeat is newer than the one before.
+	issued atomic.Int64
 }
 
-var ollama = ai.Capability{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: ai.OfferSelf}
+var ollama = ai.Capability{Kind: ai.KindGenerate, Service: "mine", BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: ai.OfferSelf}
 
 func newPeer(h *house) *peer {
 	h.t.Helper()
@@ -161,11 +161,25 @@ func (p *peer) poll(code ai.DeviceCode) ai.PairPollResponse {
 	return read(p.h.t, codec.PairPollResponse, p.h.post("pair", write(p.h.t, codec.PairRequest, ai.PairRequest{Poll: &ai.PairPollRequest{DeviceCode: code}})))
 }
 
+func (p *peer) issue() ai.Millis {
+	for {
+		last := p.issued.Load()
+		next := max(int64(ai.MillisOf(p.h.now())), last+1)
+		if p.h.now().UnixMilli() < last-1000 {
+			next = p.h.now().UnixMilli() // a test turned the clock back
+		}
+		if p.issued.CompareAndSwap(last, next) {
+			return ai.Millis(next)
+		}
+	}
+}
+
 // signed signs a request as the device.
 func (p *peer) signed(endpoint ai.Endpoint, body []byte) func(*http.Request) {
+	at := p.issue()
 	return func(r *http.Request) {
 		s, err := signing.Sign(p.keys.Signer(), signing.Request{Plane: signing.DaemonPlane, Endpoint: endpoint, Body: body},
-			string(p.runner), ai.MillisOf(p.h.now()))
+			string(p.runner), at)
 		if err != nil {
 			p.h.t.Fatal(err)
 		}
@@ -244,13 +258,19 @@ func (p *peer) question(stub ai.ClaimedStub, g ai.Grant, from key.Site) string {
 func (p *peer) resultBody(g ai.Grant, to key.Site, out ai.Outcome, change ...func(*ai.ResultRequest)) []byte {
 	p.h.t.Helper()
 	text := write(p.h.t, codec.Outcome, ai.SealedOutcome{Outcome: out, Ran: ai.RunMetadata{Model: "m", BackendClass: backend.HTTP, DurationMs: 7}})
+	return p.sealedBody(g, to, out.Disposition(), string(text), nil, change...)
+}
+
+// sealedBody seals any text to the site.
+func (p *peer) sealedBody(g ai.Grant, to key.Site, d ai.Disposition, text string, used *ai.Usage, change ...func(*ai.ResultRequest)) []byte {
+	p.h.t.Helper()
 	sealed, err := envelope.Seal(rand.Reader, p.keys.Signer(), to, envelope.Letter{
-		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: ai.MillisOf(p.h.now().Add(envelope.MaxAge)), Plaintext: string(text),
+		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: ai.MillisOf(p.h.now().Add(envelope.MaxAge)), Plaintext: text, Usage: used,
 	})
 	if err != nil {
 		p.h.t.Fatal(err)
 	}
-	q := ai.ResultRequest{RunnerID: p.runner, Grant: g, Envelope: sealed, Disposition: out.Disposition()}
+	q := ai.ResultRequest{RunnerID: p.runner, Grant: g, Envelope: sealed, Disposition: d}
 	for _, c := range change {
 		c(&q)
 	}

@@ -143,6 +143,8 @@ type core struct {
 	vault vault
 	jobs  JobStore
 	devs  DeviceStore
+	// limits are the same for devices and for the people who approve them.
+	limits *limits
 	// closing ends when the site closes; held requests end with it.
 	closing context.Context
 }
@@ -162,7 +164,7 @@ func Open(ctx context.Context, config Config) (*Site, error) {
 	closing, stop := context.WithCancel(context.Background())
 	c := &core{
 		Config: config, vault: v, closing: closing,
-		jobs: config.Store.Jobs(), devs: config.Store.Devices(),
+		jobs: config.Store.Jobs(), devs: config.Store.Devices(), limits: newLimits(config),
 	}
 	s := &Site{Jobs: &Jobs{c}, Devices: &Devices{c}, handler: newHandler(c), core: c, stop: stop}
 	s.done.Go(func() { keepHouse(closing, c) })
@@ -175,6 +177,10 @@ func (s *Site) Handler() http.Handler { return s.handler }
 
 // KeyID is the fingerprint of the site's current key, which devices pin.
 func (s *Site) KeyID() key.Fingerprint { return s.core.vault.current.Identity().Fingerprint() }
+
+// Store is what the site keeps things in, for what works beside it, as package
+// site/webhook. It must not be used after the site is closed with it.
+func (s *Site) Store() Store { return s.core.Store }
 
 // Sweep does at once what the site does by itself every second: it requeues jobs
 // whose leases have lapsed and expires what is over.
@@ -235,5 +241,5 @@ func (c *core) purge(ctx context.Context) error {
 		}
 		more = p.More
 	}
-	return nil
+	return c.Store.Links().Sweep(ctx, c.now())
 }

@@ -48,7 +48,8 @@ var (
 // StoreKinds are the stores' refusals.
 var StoreKinds = refusal.Registry{Title: "A site's store", Kinds: []*refusal.Kind{
 	ErrNoJob, ErrNotHeld, ErrQuota, ErrConflict, ErrNoRunner, ErrRunnerRevoked,
-	ErrNoPairing, ErrTooManyPairings, ErrNoKey, ErrSetAside,
+	ErrNoPairing, ErrTooManyPairings, ErrNoLink, ErrNoKey, ErrSetAside,
+	ErrNoAppKey, ErrAppKeyTaken, ErrBadAppKey, ErrTooManyAppKeys,
 }}
 
 // Store keeps everything a site must not forget. Each method of its parts
@@ -58,13 +59,19 @@ var StoreKinds = refusal.Registry{Title: "A site's store", Kinds: []*refusal.Kin
 type Store interface {
 	Jobs() JobStore
 	Devices() DeviceStore
+	Links() LinkStore
 	Keys() KeyRing
+	Hooks() HookStore
+	AppKeys() AppKeyStore
 	// Watch returns a channel that gets a signal after commits that changed what w
 	// names, and a function that ends the watch. There may be signals without a
 	// cause, and those that nobody has taken yet count as one. So whoever waits
 	// watches first, then looks, then waits, and then looks again. What another
 	// process changed is heard of with the next write or sweep of this one.
 	Watch(w Watch) (changed <-chan struct{}, stop func())
+	// ListJobs lists jobs without content, the newest first. It returns [ErrNoJob]
+	// for a cursor that is no job of the owner asked for.
+	ListJobs(ctx context.Context, q JobQuery) (JobPage, error)
 	// SetAside lists the rows that could not be read.
 	SetAside(ctx context.Context) ([]SetAside, error)
 	// Close waits for what was begun and releases the store.
@@ -73,7 +80,7 @@ type Store interface {
 
 // SetAside names a row that could not be read.
 type SetAside struct {
-	What string // job, runner, pairing or key
+	What string // job, runner, pairing, key or app key
 	ID   string // the row's own id
 	Why  string // which column, never its content
 	At   ai.Millis
@@ -104,8 +111,9 @@ type JobStore interface {
 	// queue. Grants that the device does not hold are passed over.
 	Release(ctx context.Context, r Release) ([]ai.JobID, error)
 	// Cancel ends a waiting job at once. A held one is remembered as to be
-	// canceled until a result ends it. It returns [ErrNoJob].
-	Cancel(ctx context.Context, id ai.JobID, now ai.Millis) (Job, error)
+	// canceled until a result ends it, or left alone if the request is for a
+	// waiting one. It returns the job as it stands then, or [ErrNoJob].
+	Cancel(ctx context.Context, c CancelRequest) (Job, error)
 	// Sweep requeues jobs whose leases have lapsed and expires jobs whose time
 	// is over, a bounded number at a time; More says that some are left.
 	Sweep(ctx context.Context, now ai.Millis) (Swept, error)
@@ -209,6 +217,8 @@ type Claim struct {
 	// Offers holds at most one offer a kind. Their owner is not looked at: a
 	// device claims for the person who paired it.
 	Offers []KindOffer
+	// Audiences are those that the device can be told of; nil means all.
+	Audiences []ai.Audience
 	// Max is how many jobs to grant at most.
 	Max int
 	// Lease is how long each grant lasts.
@@ -237,6 +247,8 @@ type Claimed struct {
 type Watch struct {
 	// Jobs that end, are granted, go back to the queue or are to be canceled.
 	Jobs []ai.JobID
+	// Ended is any job that ends.
+	Ended bool
 	// Runner is a device that is heard of or revoked; empty means none.
 	Runner ai.RunnerID
 	// Claim is a claim that waits for what it can be granted: a job that becomes
@@ -258,7 +270,9 @@ type Renewal struct {
 	Version      string // of the device's program
 	Capabilities []ai.Capability
 	Paused       bool // the owner wants no new work
-	Now          ai.Millis
+	// Protocol is the version of the protocol that the heartbeat came in.
+	Protocol string
+	Now      ai.Millis
 }
 
 // Renewed is what a heartbeat finds.
@@ -293,6 +307,14 @@ type Release struct {
 	Grants   []ai.Grant
 	// Refused keeps the device from being offered these jobs again.
 	Refused bool
+	Now     ai.Millis
+}
+
+// CancelRequest asks for the end of a job.
+type CancelRequest struct {
+	ID ai.JobID
+	// Waiting leaves a job alone that a device holds.
+	Waiting bool
 	Now     ai.Millis
 }
 
@@ -405,7 +427,10 @@ type Runner struct {
 	Daemon       ai.Daemon
 	Capabilities []ai.Capability
 	Paused       bool // by its owner, as of the newest heartbeat
-	CreatedAt    ai.Millis
+	// Protocol is the version of the protocol that the newest heartbeat came in;
+	// empty until there is one.
+	Protocol  string
+	CreatedAt ai.Millis
 	// SeenAt is when the device was last heard of, by the site's clock.
 	SeenAt    ai.Millis
 	RevokedAt ai.Millis // zero unless revoked

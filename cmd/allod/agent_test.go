@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/allodhq/allod/test/programs"
 )
 
 // patience is how long a test waits for something that should take moments. It
@@ -92,29 +94,12 @@ type machine struct {
 	path string
 	cmd  *exec.Cmd
 	said *lines // by the last connect
-	errs *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	errs *programs.Transcript
 }
 
 func newMachine(t *testing.T, m *model) *machine {
 	t.Helper()
-	a := &machine{t: t, home: filepath.Join(t.TempDir(), "agent"), path: allodBinary(t), errs: &lockedBuffer{}}
+	a := &machine{t: t, home: filepath.Join(t.TempDir(), "agent"), path: allodBinary(t), errs: &programs.Transcript{}}
 	if err := os.Mkdir(a.home, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -610,10 +595,13 @@ func TestOwnerHasTheLastWord(t *testing.T) {
 	a.run()
 	until(t, "the agent answers", func() bool { _, err := os.Stat(filepath.Join(a.home, "admin.sock")); return err == nil })
 	until(t, "the agent is heard", func() bool { return a.server(0)["state"] == "serving" })
+	if text := a.do("agent", "status"); a.server(0)["protocol"] != "2" || !strings.Contains(text, ", protocol version 2\n") {
+		t.Errorf("the version that is spoken is not shown: %v\n%s", a.server(0), text)
+	}
 	s.ask("j1", "while paused")
 	var job anyJSON
 	s.call("GET", "/v1/jobs/j1", "", &job)
-	if job["noRunner"] != "no-runner-online" {
+	if job["noRunner"] != "no-matching-capability" { // it offers nothing
 		t.Errorf("paused, the app hears %v", job)
 	}
 	if why := a.do("agent", "why"); !strings.Contains(why, "paused") {

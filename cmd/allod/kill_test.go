@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/allodhq/allod/internal/killpoint"
+	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/site/sqlite"
 )
 
 // TestKillPoints kills the site or the agent at each point, starts it again, and
@@ -25,6 +27,8 @@ func TestKillPoints(t *testing.T) {
 			switch p {
 			case killpoint.SitePairStarted, killpoint.SitePairCollected, killpoint.AgentPaired:
 				killWhilePairing(t, p)
+			case killpoint.SiteWebhookSent:
+				killWhileTelling(t, p)
 			default:
 				killWhileWorking(t, p)
 			}
@@ -169,6 +173,43 @@ func killWhilePairing(t *testing.T, p killpoint.Point) {
 	a.works(s)
 }
 
+// killWhileTelling kills the site between the delivery of an event and its record:
+// the event comes again, under the same id.
+func killWhileTelling(t *testing.T, p killpoint.Point) {
+	r := newReceiver(t)
+	data := filepath.Join(t.TempDir(), "data")
+	t.Setenv("ALLOD_KILLPOINT", string(p))
+	s := serve(t, data, "--config", r.config)
+	t.Setenv("ALLOD_KILLPOINT", "")
+	var job anyJSON
+	s.call("POST", "/v1/jobs", `{"id":"j","kind":"llm.generate","owner":"alice","payload":{"prompt":"once"}}`, &job)
+	// The site may be dead before it answers this.
+	if c, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/v1/jobs/j/cancel", nil); err != nil {
+		t.Fatal(err)
+	} else {
+		c.Header.Set("Authorization", "Bearer "+s.appKey)
+		if answer, err := http.DefaultClient.Do(c); err == nil {
+			answer.Body.Close()
+		}
+	}
+	first := r.next()
+	killed(t, s.cmd)
+	// Half a minute passes, after which the event is no longer taken for being under way.
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, sqlite.DatabaseFile)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Hooks().Retry(t.Context(), site.HookRetry{Hook: r.hook, Job: "j", At: 1})
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = serve(t, data, "--config", r.config)
+	if again := r.next(); again != first {
+		t.Errorf("delivered %v, and after the kill %v", first, again)
+	}
+	until(t, "it is recorded", func() bool { return s.metric("allod_site_webhooks_waiting") == "0" })
+}
+
 // works runs the agent and has it answer.
 func (a *machine) works(s *served) {
 	a.t.Helper()
@@ -181,7 +222,7 @@ func (a *machine) works(s *served) {
 	s.call("GET", "/v1/runners?owner=alice", "", &runners)
 	live := 0
 	for _, r := range runners.Runners {
-		if r["revokedAt"] == 0.0 {
+		if r["revokedAt"] == nil {
 			live++
 		}
 	}

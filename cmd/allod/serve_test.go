@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/test/programs"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/protocol"
 )
@@ -28,7 +29,7 @@ type served struct {
 	cmd    *exec.Cmd
 	url    string
 	appKey string
-	errs   *bytes.Buffer
+	errs   *programs.Transcript
 }
 
 // allodBinary is this test binary under the name by which it is the command.
@@ -53,7 +54,7 @@ func serve(t *testing.T, data string, flags ...string) *served {
 // serveBy starts a site by a command that is given the site's command.
 func serveBy(t *testing.T, by []string, data string, flags ...string) *served {
 	t.Helper()
-	s := &served{t: t, errs: new(bytes.Buffer)}
+	s := &served{t: t, errs: &programs.Transcript{}}
 	words := append(append(by, allodBinary(t), "site", "serve", "--data", data, "--json"), flags...)
 	s.cmd = exec.CommandContext(t.Context(), words[0], words[1:]...)
 	s.cmd.Stderr = s.errs
@@ -69,7 +70,10 @@ func serveBy(t *testing.T, by []string, data string, flags ...string) *served {
 	if err != nil {
 		t.Fatalf("no first line: %v\n%s", err, s.errs)
 	}
-	var first struct{ Listening, SiteKeyID, AppKeyFile string }
+	var first struct {
+		Listening, SiteKeyID, AppKeyFile string
+		WebhookSecretFiles               []string
+	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&first); err != nil || first.SiteKeyID == "" {

@@ -4,6 +4,7 @@
 package catalog
 
 import (
+	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/compose"
@@ -12,6 +13,7 @@ import (
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/runner"
@@ -27,12 +29,16 @@ import (
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/appapi"
+	"github.com/allodhq/allod/site/pairpage"
 	"github.com/allodhq/allod/site/sqlite"
+	"github.com/allodhq/allod/site/webhook"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
+	"github.com/allodhq/allod/wire/ai/grant"
 	"github.com/allodhq/allod/wire/ai/match"
 	"github.com/allodhq/allod/wire/ai/signing"
+	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
 )
 
@@ -47,7 +53,11 @@ func All() []refusal.Registry {
 		site.Refusals,
 		site.StoreKinds,
 		sqlite.Kinds,
+		webhook.Kinds,
 		appapi.Kinds,
+		gateway.Kinds,
+		pairpage.Kinds,
+		certify.Kinds,
 		runner.Kinds,
 		lane.Kinds,
 		client.Kinds,
@@ -66,6 +76,8 @@ func All() []refusal.Registry {
 		signing.Kinds,
 		envelope.Kinds,
 		match.Kinds,
+		grant.Kinds,
+		succession.Kinds,
 		backend.Kinds,
 		weburl.Kinds,
 		exact.Kinds,

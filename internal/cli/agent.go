@@ -70,19 +70,15 @@ func (f *agentFlags) withAgent(ctx context.Context, env Env, do func(a control.A
 }
 
 func newAgent(env Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "agent",
 		Short: "Run jobs of paired sites on this machine's models",
 		Long: `The agent runs jobs of the sites this machine is paired with, on models of yours,
 and keeps a log of everything that ran. Its folder is ALLOD_HOME, or allod in your
 configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
+	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env))
-	return cmd
 }
 
 func newAgentRun(env Env) *cobra.Command {
@@ -385,6 +381,9 @@ func writeStatus(w io.Writer, s runner.Status) error {
 		fmt.Fprintf(&b, "\n%s for %s: %s", r.Server, word(owner), r.State)
 		if r.AnsweredSeconds != nil {
 			fmt.Fprintf(&b, ", answered %s ago", age(*r.AnsweredSeconds))
+		}
+		if r.Protocol != "" {
+			fmt.Fprintf(&b, ", protocol version %s", word(r.Protocol))
 		}
 		fmt.Fprintf(&b, "\n  %d running, %d results to hand in\n", r.JobsRunning, r.ResultsKept)
 		for _, id := range r.Sites {

@@ -101,6 +101,9 @@ func TestLinesStayLines(t *testing.T) {
 		"a site": func(w io.Writer, text string) error {
 			return writeStatus(w, runner.Status{Servers: []runner.ServerStatus{{Server: "https://app.example", Sites: []string{text}}}})
 		},
+		"a server's version": func(w io.Writer, text string) error {
+			return writeStatus(w, runner.Status{Servers: []runner.ServerStatus{{Server: "https://app.example", Protocol: text, State: "serving"}}})
+		},
 		"a backend's name": func(w io.Writer, text string) error {
 			return writeStatus(w, runner.Status{Backends: []runner.BackendStatus{{Name: "x" + text, State: "ready"}}})
 		},

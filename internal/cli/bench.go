@@ -19,15 +19,11 @@ var ErrProgram = refusal.NewKind("own-program", 500,
 	"Start it by its full path.")
 
 func newBench(env Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "bench",
 		Short:   "Measure the way of a job on this machine",
 		Example: "  allod bench direct",
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newBenchDirect(env))
-	return cmd
+	}, newBenchDirect(env))
 }
 
 func newBenchDirect(env Env) *cobra.Command {

@@ -26,7 +26,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrProgram, ErrNoTrace}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrNoTrace}}
 
 // Env is what a command has of the world around it.
 type Env struct {
@@ -97,10 +97,11 @@ is sealed to a device that was pinned, and says inside what it may reach.`,
 	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")
 	root.SetFlagErrorFunc(func(*cobra.Command, error) error { return ErrUsage })
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newSite(env), newConfig(env), newBackup(env), newRestore(env), newVersion(env))
+	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newSite(env), newChat(env), newConfig(env), newCertify(env), newBackup(env), newRestore(env), newVersion(env))
 	for _, c := range unbuilt {
 		root.AddCommand(newUnbuilt(c))
 	}
+	root.AddCommand(newGateway(env))
 	return root
 }
 
@@ -119,6 +120,14 @@ func newHelp(root *cobra.Command) *cobra.Command {
 			return c.Help()
 		},
 	}
+}
+
+// group makes of c a command that only holds others: by itself it shows its help.
+func group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	c.Args = noArgs
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.AddCommand(commands...)
+	return c
 }
 
 // noArgs refuses words behind a command that takes none, without repeating

@@ -5,12 +5,15 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,10 +22,13 @@ import (
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/site/pairpage"
+	"github.com/allodhq/allod/site/webhook"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/weburl"
@@ -134,15 +140,11 @@ func (p problem) line() string {
 }
 
 func newConfig(env Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "config",
 		Short:   "Work with configuration files",
 		Example: "  allod config check /etc/allod/allod.json",
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newConfigCheck(env))
-	return cmd
+	}, newConfigCheck(env))
 }
 
 // checkReport is what allod config check says.
@@ -253,18 +255,23 @@ const (
 // siteConfig is a site's settings as a person wrote them, in the section "site"
 // of a file or as flags of allod site serve. What is empty has its default.
 type siteConfig struct {
-	Data, Listen, Origin          string
+	Data, Listen, Origin, Owner   string
 	KeyFiles                      []string
 	Lease, TTL, PairTTL, Liveness string
 	Quota                         exact.Opt[int64]
 	Limits                        string
 	TrustedProxies                []string
+	// What follows is in a file only: labels and lists are no flags.
+	Gateway        *gatewayConfig
+	Webhooks       []webhookConfig
+	WebhookPrivate []string
 }
 
 var siteShape = exact.Shape[siteConfig]{Fields: func(o *exact.Object, c *siteConfig) {
 	exact.OptText(o, "data", &c.Data, 1, 0)
 	exact.OptText(o, "listen", &c.Listen, 1, maxListen)
 	exact.OptText(o, "origin", &c.Origin, 1, weburl.MaxURL)
+	exact.OptText(o, "owner", &c.Owner, 1, site.MaxIDUnits)
 	exact.OptTexts(o, "keyFiles", &c.KeyFiles)
 	exact.OptText(o, "lease", &c.Lease, 1, 64)
 	exact.OptText(o, "ttl", &c.TTL, 1, 64)
@@ -273,6 +280,8 @@ var siteShape = exact.Shape[siteConfig]{Fields: func(o *exact.Object, c *siteCon
 	exact.OptWhole(o, "quota", &c.Quota, 0, maxQuota)
 	exact.OptText(o, "limits", &c.Limits, 1, 64)
 	exact.OptTexts(o, "trustedProxies", &c.TrustedProxies)
+	webhookFields(o, c)
+	exact.OptSub(o, "gateway", &c.Gateway, gatewayShape)
 }}
 
 // siteSettings names each setting as a member and as a flag.
@@ -283,6 +292,7 @@ var siteSettings = []struct {
 	{"data", "data", func(to, from *siteConfig) { to.Data = from.Data }},
 	{"listen", "listen", func(to, from *siteConfig) { to.Listen = from.Listen }},
 	{"origin", "origin", func(to, from *siteConfig) { to.Origin = from.Origin }},
+	{"owner", "owner", func(to, from *siteConfig) { to.Owner = from.Owner }},
 	{"keyFiles", "key-file", func(to, from *siteConfig) { to.KeyFiles = from.KeyFiles }},
 	{"lease", "lease", func(to, from *siteConfig) { to.Lease = from.Lease }},
 	{"ttl", "ttl", func(to, from *siteConfig) { to.TTL = from.TTL }},
@@ -327,6 +337,9 @@ func (c *siteConfig) resolve(dir string) {
 	for i, path := range c.KeyFiles {
 		c.KeyFiles[i] = beside(dir, path)
 	}
+	for i := range c.Webhooks {
+		c.Webhooks[i].SecretFile = beside(dir, c.Webhooks[i].SecretFile)
+	}
 }
 
 // siteSetup is a site's settings as the program uses them, and in words, with
@@ -337,6 +350,9 @@ type siteSetup struct {
 	// and made the first time.
 	ownKeys bool
 	config  site.Config
+	gateway gateway.Config
+	// webhooks has no secrets until they are opened.
+	webhooks webhook.Config
 }
 
 // setup reads the settings. With problems the setup means nothing beyond what
@@ -359,6 +375,19 @@ func (c siteConfig) setup(at places) (s siteSetup, problems []problem) {
 			refuse(*err)
 		}
 		s.Origin = origin
+	}
+	if c.Owner != "" {
+		if !utf8.ValidString(c.Owner) || ai.TextUnits(c.Owner) > site.MaxIDUnits || strings.ContainsFunc(c.Owner, unicode.IsControl) {
+			refuse(must(at["owner"], fmt.Sprintf("1 to %d characters without control characters", site.MaxIDUnits)))
+		}
+		switch {
+		case listens(s.Listen) && !loopback(s.Listen):
+			refuse(about(at["owner"], ErrOwnerReach.With("The site listens on an address that is not a loopback one.")))
+		case s.Origin != "" && !loopbackOrigin(s.Origin):
+			refuse(about(at["owner"], ErrOwnerReach.With("The origin is not on a loopback address.")))
+		case len(c.TrustedProxies) > 0:
+			refuse(about(at["owner"], ErrOwnerReach.With("There are proxies, and who comes through one is not on this machine.")))
+		}
 	}
 	if len(c.KeyFiles) == 0 {
 		s.ownKeys, s.KeyFiles = true, []string{filepath.Join(c.Data, siteKeys)}
@@ -406,16 +435,20 @@ func (c siteConfig) setup(at places) (s siteSetup, problems []problem) {
 		s.TrustedProxies = []string{}
 	}
 	for i, text := range c.TrustedProxies[:min(len(c.TrustedProxies), maxProxies)] {
-		prefix, err := netip.ParsePrefix(text)
-		// Callers' addresses are compared in their IPv4 form, so the other form
-		// would match none.
-		if err != nil || prefix.Addr().Is4In6() {
+		prefix, ok := readRange(text)
+		if !ok {
 			refuse(must(at.entry("trustedProxies", i), "a range of addresses, as in 10.0.0.0/8"))
 			continue
 		}
 		s.config.TrustedProxies = append(s.config.TrustedProxies, prefix)
 	}
-	return s, problems
+	var face gatewayConfig
+	if c.Gateway != nil {
+		face = *c.Gateway
+	}
+	face, config, found := face.setup()
+	s.Gateway, s.gateway = &face, config
+	return s, slices.Concat(problems, found, s.setupWebhooks())
 }
 
 // probe looks at what the settings name and touches nothing.
@@ -425,6 +458,7 @@ func (s siteSetup) probe(at places) (problems []problem) {
 			problems = append(problems, about(at["data"], err))
 		}
 	}
+	problems = append(problems, s.probeWebhooks()...)
 	if s.ownKeys && !exists(s.KeyFiles[0]) {
 		return problems
 	}
@@ -466,6 +500,23 @@ func listens(address string) bool {
 	return host == "" || err == nil || len(host) < 254 && hostName.MatchString(host)
 }
 
+// loopback reports whether only this machine reaches an address to listen on. A
+// name could lead anywhere by the time it is used.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// loopbackOrigin reports whether an origin in its normal form names this machine.
+func loopbackOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && pairpage.Loopback(u.Host)
+}
+
 // readOrigin reads where people reach a site and returns it in its normal form,
 // to which paths are appended.
 func readOrigin(at, text string) (string, *problem) {
@@ -482,8 +533,8 @@ func readOrigin(at, text string) (string, *problem) {
 		return "", &p
 	}
 	origin := strings.TrimSuffix(u.String(), "/")
-	if _, err := weburl.ParseWeb(origin + pairPage); err != nil {
-		p := must(at, fmt.Sprintf("a URL of at most %d bytes", weburl.MaxURL-len(pairPage)))
+	if _, err := weburl.ParseWeb(origin + pairpage.Path); err != nil {
+		p := must(at, fmt.Sprintf("a URL of at most %d bytes", weburl.MaxURL-len(pairpage.Path)))
 		return "", &p
 	}
 	return origin, nil

@@ -24,16 +24,33 @@ import (
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/wire/ai"
 )
 
 // everything is a section with every member, each unlike its default.
 func everything() siteConfig {
 	return siteConfig{
-		Data: "d", Listen: "[::1]:80", Origin: "http://a.example/x", KeyFiles: []string{"k1", "k2"}, Lease: "1s", TTL: "2s", PairTTL: "3s", Liveness: "4s",
+		Data: "d", Listen: "[::1]:80", Origin: "http://a.example/x", Owner: "o", KeyFiles: []string{"k1", "k2"}, Lease: "1s", TTL: "2s", PairTTL: "3s", Liveness: "4s",
 		Quota: exact.Some[int64](5), Limits: "off", TrustedProxies: []string{"10.0.0.0/8"},
+		Webhooks:       []webhookConfig{{"http://10.1.2.3/in", "secret", []ai.Owner{"alice"}, []ai.State{ai.StateOK, ai.StateExpired}}},
+		WebhookPrivate: []string{"10.0.0.0/8"},
+		Gateway: &gatewayConfig{
+			Labels: map[string]gateway.Label{"l": {Kind: ai.KindChat, Audience: ai.AudienceNamed}}, Drop: []string{"stop"}, Wait: "2m", Grace: "3s",
+		},
 	}
+}
+
+// fileOnly are the members that have no flag.
+var fileOnly = []string{"gateway", "webhooks", "webhookPrivate"}
+
+// ownerless is everything that can stand together: a fixed owner keeps others out.
+func ownerless() siteConfig {
+	c := everything()
+	c.Owner = ""
+	return c
 }
 
 // members are a section's members as JSON.
@@ -93,6 +110,8 @@ func TestSettingsAreComplete(t *testing.T) {
 			initial = "| |"
 		case "origin":
 			initial = "the address it listens on"
+		case "owner":
+			initial = "nobody"
 		case "keyFiles":
 			initial = "`site-keys.json` in `data`"
 		case "trustedProxies":
@@ -104,6 +123,12 @@ func TestSettingsAreComplete(t *testing.T) {
 			t.Errorf("docs/configuration.md does not say of %s that its default is %s: %q", s.member, initial, row)
 		}
 	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		if slices.Contains(fileOnly, name) && !strings.Contains(string(docs), "\n| `"+name+"` | |") {
+			t.Errorf("docs/configuration.md does not list %s", name)
+		}
+		return slices.Contains(fileOnly, name)
+	})
 	slices.Sort(flags)
 	slices.Sort(wantFlags)
 	if len(names) > 0 || !slices.Equal(flags, wantFlags) {
@@ -114,7 +139,7 @@ func TestSettingsAreComplete(t *testing.T) {
 func TestOverlay(t *testing.T) {
 	file := everything()
 	flags := siteConfig{
-		Data: "D", Listen: ":1", Origin: "http://b.example", KeyFiles: []string{"K"}, Lease: "5s", TTL: "6s", PairTTL: "7s", Liveness: "8s",
+		Data: "D", Listen: ":1", Origin: "http://b.example", Owner: "O", KeyFiles: []string{"K"}, Lease: "5s", TTL: "6s", PairTTL: "7s", Liveness: "8s",
 		Quota: exact.Some[int64](9), Limits: "on", TrustedProxies: []string{"::/0"},
 	}
 	for _, s := range siteSettings {
@@ -156,10 +181,10 @@ func asFlags() places {
 }
 
 func TestSetup(t *testing.T) {
-	s, problems := everything().setup(inFile())
+	s, problems := ownerless().setup(inFile())
 	c := s.config
 	if len(problems) > 0 || c.Lease != time.Second || c.TTL != 2*time.Second || c.PairTTL != 3*time.Second || c.Liveness != 4*time.Second || c.Quota != 5 ||
-		!c.NoLimits || fmt.Sprint(c.TrustedProxies) != "[10.0.0.0/8]" || s.ownKeys || !reflect.DeepEqual(s.siteConfig, everything()) {
+		!c.NoLimits || fmt.Sprint(c.TrustedProxies) != "[10.0.0.0/8]" || s.ownKeys || !reflect.DeepEqual(s.siteConfig, ownerless()) {
 		t.Errorf("%+v, %+v", s, problems)
 	}
 	s, problems = siteConfig{Data: "d"}.setup(inFile())
@@ -171,7 +196,7 @@ func TestSetup(t *testing.T) {
 
 	const span, host, ranges = "a time from 1ms to 8760h, as in 90s or 1h30m", "an address and a port from 0 to 65535, as in 127.0.0.1:8080", "a range of addresses, as in 10.0.0.0/8"
 	change := func(f func(c *siteConfig)) siteConfig {
-		c := everything()
+		c := ownerless()
 		f(&c)
 		return c
 	}
@@ -210,7 +235,7 @@ func TestSetup(t *testing.T) {
 		}
 	}
 	// At the bounds.
-	fine := everything()
+	fine := ownerless()
 	fine.Lease, fine.TTL, fine.Quota.V, fine.KeyFiles, fine.TrustedProxies = "1ms", "8760h", 1e9, many(16, "k"), many(64, "::/0")
 	if s, problems := fine.setup(inFile()); len(problems) > 0 || len(s.config.TrustedProxies) != 64 || s.config.Lease != time.Millisecond {
 		t.Errorf("at the bounds: %+v", problems)
@@ -225,6 +250,52 @@ func TestSetup(t *testing.T) {
 	// Each mistake has its own line.
 	if _, problems := (siteConfig{Listen: "x", Origin: "x", Lease: "x", TTL: "x", PairTTL: "x", Liveness: "x", Limits: "x", TrustedProxies: []string{"x", "x"}}).setup(inFile()); len(problems) != 10 {
 		t.Errorf("%d problems: %+v", len(problems), problems)
+	}
+}
+
+// TestOwnerIsForLoopback: a fixed owner stands only where nobody else reaches the
+// site, and is refused by its name elsewhere.
+func TestOwnerIsForLoopback(t *testing.T) {
+	const reach = "owner-reach"
+	for _, c := range []struct {
+		config siteConfig
+		want   string // a refusal's name, or empty
+	}{
+		{siteConfig{Owner: "alice"}, ""},
+		{siteConfig{Owner: "alice", Listen: "127.0.0.1:8080"}, ""},
+		{siteConfig{Owner: "alice", Listen: "127.9.9.9:8080"}, ""},
+		{siteConfig{Owner: "alice", Listen: "[::1]:8080"}, ""},
+		{siteConfig{Owner: "alice", Listen: "[::ffff:127.0.0.1]:8080"}, ""},
+		{siteConfig{Owner: "alice", Origin: "http://127.0.0.1:8080"}, ""},
+		{siteConfig{Owner: "alice", Origin: "http://localhost:8080/x"}, ""},
+		{siteConfig{Owner: "alice", Origin: "http://[::1]"}, ""},
+		{siteConfig{Owner: strings.Repeat("é", 256)}, ""},
+		{siteConfig{Owner: "alice", Listen: ":8080"}, reach},
+		{siteConfig{Owner: "alice", Listen: "0.0.0.0:8080"}, reach},
+		{siteConfig{Owner: "alice", Listen: "[::]:8080"}, reach},
+		{siteConfig{Owner: "alice", Listen: "192.168.1.5:8080"}, reach},
+		{siteConfig{Owner: "alice", Listen: "localhost:8080"}, reach},
+		{siteConfig{Owner: "alice", Listen: "box.example:8080"}, reach},
+		{siteConfig{Owner: "alice", Origin: "https://app.example"}, reach},
+		{siteConfig{Owner: "alice", Origin: "http://localhost.app.example"}, reach},
+		{siteConfig{Owner: "alice", Origin: "http://127.0.0.1.app.example"}, reach},
+		{siteConfig{Owner: "alice", TrustedProxies: []string{"127.0.0.1/32"}}, reach},
+		{siteConfig{Owner: strings.Repeat("é", 257)}, "config-member"},
+		{siteConfig{Owner: "a\nb"}, "config-member"},
+		{siteConfig{Owner: "a\xff"}, "config-member"},
+		{siteConfig{Owner: "alice", Listen: "canary"}, "config-member"},
+	} {
+		c.config.Data = "d"
+		_, problems := c.config.setup(inFile())
+		switch {
+		case c.want == "" && len(problems) > 0:
+			t.Errorf("%+v: %+v", c.config, problems)
+		case c.want == "":
+		case len(problems) != 1 || problems[0].refusal().Kind().Name() != c.want:
+			t.Errorf("%+v: %+v, want %s", c.config, problems, c.want)
+		case c.want == reach && !strings.HasSuffix(problems[0].refusal().Detail(), " See site.owner."):
+			t.Errorf("%+v: it does not say where: %s", c.config, problems[0].refusal().Detail())
+		}
 	}
 }
 
@@ -279,6 +350,9 @@ func TestMeaningIsStable(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "has quota") {
 			c.Quota = exact.Some(rapid.Int64Range(0, 1e9).Draw(t, "quota"))
+		}
+		if rapid.Bool().Draw(t, "has webhooks") {
+			c.Webhooks, c.WebhookPrivate = everything().Webhooks, everything().WebhookPrivate
 		}
 		first, problems := c.setup(inFile())
 		if len(problems) > 0 {
@@ -389,6 +463,7 @@ func TestExampleOfTheDocumentation(t *testing.T) {
 	if want := (siteConfig{
 		Data: filepath.Join(dir, "data"), Listen: "127.0.0.1:8080", Origin: "https://app.example", KeyFiles: []string{filepath.Join(dir, "site-keys.json")},
 		Lease: "1m", TTL: "1h", PairTTL: "10m", Liveness: "35s", Quota: exact.Some[int64](100), Limits: "on", TrustedProxies: []string{"127.0.0.1/32"},
+		Gateway: &gatewayConfig{Wait: "9m", Grace: "10s"},
 	}); !reflect.DeepEqual(*m.Site, want) {
 		t.Errorf("it means %+v, want %+v", *m.Site, want)
 	}

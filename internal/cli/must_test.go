@@ -52,7 +52,7 @@ func TestOutputIsInert(t *testing.T) {
 		"status": func(w io.Writer, asJSON bool, text string) error {
 			s := runner.Status{
 				Version: "1", Name: text, Problems: []string{text},
-				Servers:  []runner.ServerStatus{{Server: "https://app.example", Owner: ai.Owner(text), OwnerLabel: text, Sites: []string{text}}, {Server: "https://app.example", Owner: ai.Owner(text)}},
+				Servers:  []runner.ServerStatus{{Server: "https://app.example", Owner: ai.Owner(text), OwnerLabel: text, Sites: []string{text}, Protocol: text}, {Server: "https://app.example", Owner: ai.Owner(text)}},
 				Backends: []runner.BackendStatus{{Name: text, Model: text, State: "ready"}},
 			}
 			return show(w, asJSON, s, func(w io.Writer) error { return writeStatus(w, s) })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,13 +21,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/appapi"
+	"github.com/allodhq/allod/site/pairpage"
 	"github.com/allodhq/allod/site/sqlite"
+	"github.com/allodhq/allod/site/webhook"
 	"github.com/allodhq/allod/wire/ai"
 )
 
@@ -36,19 +38,18 @@ import (
 var (
 	ErrAppKeyFile = refusal.NewKind("app-key-file", 500,
 		"The app key file is damaged, or other users can read it.",
-		"Remove the file to get a new app key at the next start, and give that to the app.")
+		"Run chmod 600 on it if only that is wrong. Else move it away and make a key with allod site key add.")
+	ErrOwnerReach = refusal.NewKind("owner-reach", 400,
+		"A fixed owner is for a site that only this machine reaches, since whoever reaches its page approves devices in that owner's name.",
+		"Listen on a loopback address, as in 127.0.0.1:8080, without another origin and without proxies. Else leave the owner out and let the app make links.")
 )
 
 func newSite(env Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "site",
 		Short:   "Serve an app's jobs to its users' own machines",
 		Example: "  allod site serve --data /var/lib/allod --listen 127.0.0.1:8080 --origin https://app.example",
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSiteServe(env), newSiteKeygen(env))
-	return cmd
+	}, newSiteServe(env), newSiteKeygen(env), newSiteKey(env))
 }
 
 type keygenReport struct {
@@ -91,10 +92,10 @@ func newSiteServe(env Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a site until it is stopped",
-		Long: `Serves the site's devices below /byollm and the app below /v1, in plain HTTP: put a
-proxy with TLS before it, or listen on loopback. The first start makes the key
-file and the app key in the data folder. Health, metrics and profiles are on the
-socket admin.sock in the data folder.
+		Long: `Serves the site's devices below /byollm, the page that pairs them at /pair, and
+the app and OpenAI's clients below /v1, in plain HTTP: put a proxy with TLS before it,
+or listen on loopback. The first start makes the key file and the app key in the data
+folder. Health, metrics and profiles are on the socket admin.sock in the data folder.
 
 Settings come from the section "site" of a configuration file as well, see
 docs/configuration.md. A flag that is given here wins over the file.`,
@@ -125,6 +126,7 @@ docs/configuration.md. A flag that is given here wins over the file.`,
 	fl.StringVar(&f.Listen, "listen", "", "the address to listen on; port 0 takes a free one ("+defaultListen+")")
 	fl.StringVar(&f.Origin, "origin", "", "where people reach the site, an http or https URL; by default the address it listens on")
 	fl.StringArrayVar(&f.KeyFiles, "key-file", nil, "a key file, the current one first; may be repeated; by default site-keys.json in the folder")
+	fl.StringVar(&f.Owner, "owner", "", "pair every device with this user, without signing in: whoever reaches the page decides, so the site must listen on loopback")
 	fl.StringVar(&f.Lease, "lease", "", "how long a grant lasts unless renewed ("+defaultLease+")")
 	fl.StringVar(&f.TTL, "ttl", "", "how long a job may wait once it is claimable ("+defaultTTL+")")
 	fl.StringVar(&f.PairTTL, "pair-ttl", "", "how long a pairing code lasts ("+defaultPairTTL+")")
@@ -137,9 +139,13 @@ docs/configuration.md. A flag that is given here wins over the file.`,
 
 // started is the first line of output under --json.
 type started struct {
-	Listening  string `json:"listening"`
-	SiteKeyID  string `json:"siteKeyId"`
+	Listening string `json:"listening"`
+	SiteKeyID string `json:"siteKeyId"`
+	// AppKeyFile holds the key that the first start made; empty where the file is
+	// gone and the keys are elsewhere.
 	AppKeyFile string `json:"appKeyFile"`
+	// WebhookSecretFiles hold what webhooks are signed with, those made now too.
+	WebhookSecretFiles []string `json:"webhookSecretFiles,omitempty"`
 }
 
 // collectorSlack is in bytes. A site's heap is so small that collecting its
@@ -167,7 +173,7 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 	if config.Keys, err = setup.openKeys(at); err != nil {
 		return err
 	}
-	appKey, appKeyPath, err := ownAppKey(setup.Data)
+	secretFiles, err := setup.openSecrets()
 	if err != nil {
 		return err
 	}
@@ -176,6 +182,11 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 		return err
 	}
 	defer store.Close()
+	keys := appapi.NewKeys(store.AppKeys(), nil)
+	appKeyPath, err := firstAppKey(ctx, keys, setup.Data)
+	if err != nil {
+		return err
+	}
 	// The address is needed for the origin, and the site for the handler.
 	var served httpd.Late
 	server, err := httpd.New(setup.Listen, &served, log)
@@ -188,15 +199,24 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 		return err
 	}
 	defer func() { _ = s.Close() }() // the store is closed after it
-	served.Handler = siteMux(s, appKey)
-	admin, err := httpd.NewAdmin(setup.Data, func(ctx context.Context) error {
-		_, err := store.Keys().Keys(ctx)
-		return err
-	}, metrics(store), log)
+	hooks := setup.webhooks
+	hooks.Store, hooks.Logger = store, log
+	deliverer, err := webhook.Open(ctx, hooks)
 	if err != nil {
 		return err
 	}
-	first := started{server.Address().String(), s.KeyID().String(), appKeyPath}
+	defer func() { _ = deliverer.Close() }()
+	face := setup.gateway
+	face.Site, face.Keys, face.Logger = s, keys, log
+	served.Handler = siteMux(s, keys, pairpage.Config{Owner: ai.Owner(setup.Owner), Logger: log}, face)
+	admin, err := httpd.NewAdmin(setup.Data, func(ctx context.Context) error {
+		_, err := store.Keys().Keys(ctx)
+		return err
+	}, metrics(store, deliverer), log, serveAppKeys(keys, log))
+	if err != nil {
+		return err
+	}
+	first := started{server.Address().String(), s.KeyID().String(), appKeyPath, secretFiles}
 	if err := announce(env.Out, first, asJSON); err != nil {
 		return err
 	}
@@ -222,8 +242,14 @@ func announce(w io.Writer, s started, asJSON bool) error {
 		_, err = fmt.Fprintf(w, "%s\n", line)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "Listening on %s\nThe site's fingerprint, which devices show when they pair:\n\n  %s\n\nThe app's key is in %s\n",
-		s.Listening, s.SiteKeyID, s.AppKeyFile)
+	text := fmt.Sprintf("Listening on %s\nThe site's fingerprint, which devices show when they pair:\n\n  %s\n", s.Listening, s.SiteKeyID)
+	if s.AppKeyFile != "" {
+		text += fmt.Sprintf("\nThe app's first key is in %s\n", s.AppKeyFile)
+	}
+	for _, path := range s.WebhookSecretFiles {
+		text += fmt.Sprintf("Webhooks are signed with the secret in %s\n", path)
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
 
@@ -247,62 +273,76 @@ func verificationURL(origin string, at net.Addr) string {
 	if origin == "" {
 		origin = "http://" + at.String()
 	}
-	return origin + pairPage
+	return origin + pairpage.Path
 }
 
-const pairPage = "/pair"
-
-func siteMux(s *site.Site, key appapi.Key) http.Handler {
+func siteMux(s *site.Site, keys *appapi.Keys, page pairpage.Config, face gateway.Config) http.Handler {
 	mux := http.NewServeMux()
+	openai := gateway.NewHandler(face)
+	for _, path := range gateway.Paths() {
+		mux.Handle(path, openai)
+	}
 	mux.Handle(ai.PathPrefix+"/", s.Handler())
-	mux.Handle("/v1/", appapi.NewHandler(s, key))
-	// A page on which a person approves belongs to the app, which knows who is
-	// signed in. Here nobody is, so nothing can be approved.
-	mux.HandleFunc("GET "+pairPage, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, "A device waits to be paired with this site.\n\n"+
-			"Sign in to the app, compare the fingerprint there with the one your device shows,\nand approve it by its code.\n")
-	})
+	mux.Handle("/v1/", appapi.NewHandler(s, keys))
+	pairing := pairpage.NewHandler(s, page)
+	mux.Handle(pairpage.Path, pairing)
+	mux.Handle(pairpage.Path+"/", pairing)
 	return mux
 }
 
-// ownAppKey reads the app key of a folder and makes it the first time.
-func ownAppKey(dir string) (k appapi.Key, path string, err error) {
+// firstAppKey registers the key in a folder's app key file as the site's first,
+// and makes the file where the site never had a key. Once there was any, the file
+// decides nothing any more, whatever it holds. path is empty where no file is.
+func firstAppKey(ctx context.Context, keys *appapi.Keys, dir string) (path string, err error) {
 	path = filepath.Join(dir, appKeyFile)
-	if k, err = appapi.NewKey(rand.Reader); err != nil {
-		return k, path, ErrAppKeyFile.Because(err)
+	if exists(path) {
+		k, err := readAppKey(path)
+		if err != nil {
+			return "", err
+		}
+		return path, keys.AddFirst(ctx, k.Hash())
 	}
-	switch err := keyfile.WriteNew(path, []byte(k.Text()+"\n")); {
-	case errors.Is(err, fs.ErrExist):
-		return readAppKey(path)
-	case err != nil:
-		return appapi.Key{}, path, ErrAppKeyFile.Because(err)
+	if had, err := keys.Had(ctx); err != nil || had {
+		return "", err
 	}
-	return k, path, nil
+	k, err := appapi.NewKey(rand.Reader)
+	if err == nil {
+		// The file comes first: a crash after it leaves one that is registered at
+		// the next start.
+		err = keyfile.WriteNew(path, []byte(k.Text()+"\n"))
+	}
+	if err != nil {
+		return "", ErrAppKeyFile.Because(err)
+	}
+	return path, keys.AddFirst(ctx, k.Hash())
 }
 
-func readAppKey(path string) (k appapi.Key, _ string, err error) {
+func readAppKey(path string) (k appapi.Key, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > 1024 || info.Mode().Perm()&0o077 != 0 {
-		return k, path, ErrAppKeyFile.Because(err)
+		return k, ErrAppKeyFile.Because(err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return k, path, ErrAppKeyFile.Because(err)
+		return k, ErrAppKeyFile.Because(err)
 	}
 	if k, err = appapi.ParseKey(strings.TrimSpace(string(text))); err != nil {
-		return k, path, ErrAppKeyFile
+		return k, ErrAppKeyFile
 	}
-	return k, path, nil
+	return k, nil
 }
 
-// metrics are the process's numbers and the store's.
-func metrics(store *sqlite.Store) *prometheus.Registry {
+// metrics are the process's numbers, the store's and the webhooks'.
+func metrics(store *sqlite.Store, hooks *webhook.Deliverer) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for name, help := range sqlite.Numbers {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "allod_site", Name: name, Help: help},
-			func() float64 { return store.Number(name) }))
+	add := func(names map[string]string, number func(name string) float64) {
+		for name, help := range names {
+			r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "allod_site", Name: name, Help: help},
+				func() float64 { return number(name) }))
+		}
 	}
+	add(sqlite.Numbers, store.Number)
+	add(webhook.Numbers, hooks.Number)
 	return r
 }

@@ -1,6 +1,10 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+)
 
 // unbuiltCommand is a command that the design has and the program has not.
 type unbuiltCommand struct {
@@ -11,7 +15,6 @@ type unbuiltCommand struct {
 // unbuilt lists them, so that a person who reads the documents and types one is
 // told plainly instead of "no such command".
 var unbuilt = []unbuiltCommand{
-	{"gateway", "It will answer OpenAI clients with the models of their users."},
 	{"relay", "It will carry sealed jobs between sites and machines that do not reach each other."},
 	{"controller", "It will keep accounts and consents, or the nodes of a small cloud."},
 	{"node", "It will add machines to a small cloud."},
@@ -28,12 +31,34 @@ func newUnbuilt(c unbuiltCommand) *cobra.Command {
 		// Whatever stands behind it, the answer is the same.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, a := range args {
-				if a == "--help" || a == "-h" {
-					return cmd.Help()
-				}
+			if asksForHelp(args) {
+				return cmd.Help()
 			}
 			return ErrNotBuilt.With(c.what)
 		},
 	}
+}
+
+// newGateway tells where the gateway is, since the design's name for it is a
+// command.
+func newGateway(Env) *cobra.Command {
+	const where = "OpenAI clients are answered by allod site serve, below /v1. See docs/gateway.md, or ask by allod chat."
+	return &cobra.Command{
+		Use:                "gateway",
+		Short:              where,
+		Example:            "  allod site serve --data /var/lib/allod  # allod gateway is a part of it",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asksForHelp(args) {
+				return cmd.Help()
+			}
+			return ErrUsage.With(where)
+		},
+	}
+}
+
+// asksForHelp looks at the words of a command that reads no flags.
+func asksForHelp(args []string) bool {
+	return slices.Contains(args, "--help") || slices.Contains(args, "-h")
 }

@@ -11,13 +11,15 @@ package killpoint
 // Point is a place in the code.
 type Point string
 
-// The points. Each is reached by one job on the direct lane, or by pairing.
+// The points. Each is reached by one job on the direct lane, by pairing, or by
+// telling of a job's end.
 const (
 	SiteJobStored      Point = "site-job-stored"      // a job is durable, and the app has not heard so
 	SiteJobGranted     Point = "site-job-granted"     // a grant is durable, and the device has not heard so
 	SiteResultRecorded Point = "site-result-recorded" // a result is durable, and the device has not heard so
 	SitePairStarted    Point = "site-pair-started"    // a code is durable, and the device has not heard so
 	SitePairCollected  Point = "site-pair-collected"  // an approval was read, and the device has not heard so
+	SiteWebhookSent    Point = "site-webhook-sent"    // an endpoint took an event, and that is not recorded
 
 	AgentGranted      Point = "agent-granted"       // a grant arrived, and nothing was done
 	AgentPromptLogged Point = "agent-prompt-logged" // the log has the prompt, and the model was not asked
@@ -30,7 +32,7 @@ const (
 // All returns all points.
 func All() []Point {
 	return []Point{
-		SiteJobStored, SiteJobGranted, SiteResultRecorded, SitePairStarted, SitePairCollected,
+		SiteJobStored, SiteJobGranted, SiteResultRecorded, SitePairStarted, SitePairCollected, SiteWebhookSent,
 		AgentGranted, AgentPromptLogged, AgentAnswered, AgentResultKept, AgentResultSent, AgentPaired,
 	}
 }

@@ -23,8 +23,9 @@ var publicRoots = []publicRoot{
 	{"site/postgres/...", false},
 	{"site/sqlite/...", false},
 	{"site/storetest/...", false},
+	{"site/webhook/...", false},
 	{"site/...", false},
-	{"certify/...", false},
+	{"certify/...", true},
 }
 
 type publicRoot struct {

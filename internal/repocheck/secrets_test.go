@@ -18,6 +18,7 @@ var secretTypes = map[string]string{
 	module + "/key.Opener":  "it opens what is sealed to somebody",
 
 	module + "/site/appapi.Key":             "the secret of an app",
+	module + "/site/webhook.Secret":         "the secret that an app's server knows Allod by",
 	module + "/internal/runner/backend.Key": "the secret of an account at a model server",
 
 	"crypto/ed25519.PrivateKey": "a private key of the standard library",
@@ -30,7 +31,7 @@ var secretTypes = map[string]string{
 // Besides them, every type with a LogValue method of its own is walked, wherever it is,
 // and so will be the pages of a console once they are added here.
 var shownPackages = []string{
-	"wire/...", "refusal", "site", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home",
+	"wire/...", "refusal", "site", "certify", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home",
 }
 
 // notShown are packages whose LogValue methods hide a secret instead of showing something.

@@ -589,18 +589,25 @@ func TestStarting(t *testing.T) {
 	until(t, func() bool { _, s := f.status(); return s.State == "serving" && s.AnsweredSeconds != nil })
 }
 
-// pairingWith pairs with a server that answers a start and each poll in turn. It
-// runs on a clock of its own, and says what was shown.
-func pairingWith(t *testing.T, site, start string, polls ...string) (paired home.Pairing, shown []runner.Code, took time.Duration, err error) {
+// unpaired is what a device has before it pairs: its keys, and a server to pair with.
+func unpaired(t *testing.T, server string) (key.DeviceKeys, client.Server) {
 	t.Helper()
 	keys, err := key.NewKeys[key.DeviceRole](bytes.NewReader(bytes.Repeat([]byte{7}, 64)), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := client.ParseServer(site)
+	at, err := client.ParseServer(server)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return keys, at
+}
+
+// pairingWith pairs with a server that answers a start and each poll in turn. It
+// runs on a clock of its own, and says what was shown.
+func pairingWith(t *testing.T, site, start string, polls ...string) (paired home.Pairing, shown []runner.Code, took time.Duration, err error) {
+	t.Helper()
+	keys, at := unpaired(t, site)
 	synctest.Test(t, func(t *testing.T) {
 		before := time.Now()
 		paired, err = runner.Pair(t.Context(), runner.Pairing{

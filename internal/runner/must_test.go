@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/allodhq/allod/internal/runner"
-	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/settings"
@@ -332,14 +331,7 @@ func (a answerer) RoundTrip(r *http.Request) (*http.Response, error) {
 // fits its own name and was signed; one that does not leaves nothing pinned (MUST
 // KEYS_EXCHANGED_AT_CONSENT).
 func TestPairPins(t *testing.T) {
-	keys, err := key.NewKeys[key.DeviceRole](bytes.NewReader(bytes.Repeat([]byte{7}, 64)), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := client.ParseServer(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, at := unpaired(t, server)
 	one, two := newSiteKeys(t), newSiteKeys(t)
 	of := func(k key.SiteKeys) ai.PublicIdentity { return ai.PublicIdentityOf(k.Identity()) }
 	unbound, unsigned := of(one), of(one)

@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"bytes"
 	"errors"
 	"reflect"
 	"strings"
@@ -9,9 +8,7 @@ import (
 	"time"
 
 	"github.com/allodhq/allod/internal/runner"
-	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
-	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/protocol"
 )
@@ -149,14 +146,7 @@ func TestResultsSayHow(t *testing.T) {
 // pair pairs with a server that gives one answer.
 func pair(t *testing.T, a answerer) (home.Pairing, error) {
 	t.Helper()
-	keys, err := key.NewKeys[key.DeviceRole](bytes.NewReader(bytes.Repeat([]byte{7}, 64)), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := client.ParseServer(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, at := unpaired(t, server)
 	a.t = t
 	return runner.Pair(t.Context(), runner.Pairing{
 		Server: at, Keys: keys, Version: "test", Name: "box", Transport: a, Show: func(runner.Code) {},

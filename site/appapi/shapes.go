@@ -18,7 +18,7 @@ type ask struct {
 	id            ai.JobID
 	kind          ai.Kind
 	owner         ai.Owner
-	audience      ai.Audience
+	audience      string
 	allowedOwners []ai.Owner
 	dependsOn     []ai.JobID
 	ttlMs         exact.Opt[int64]
@@ -52,7 +52,7 @@ func payloadShape(kind ai.Kind) exact.Shape[payload] {
 var askShape = exact.Shape[ask]{Fields: func(o *exact.Object, a *ask) {
 	exact.OptText(o, "id", &a.id, 1, 0)
 	exact.Word(o, "kind", &a.kind, ai.Kinds())
-	exact.Text(o, "owner", &a.owner, 1, 0)
+	exact.OptText(o, "owner", &a.owner, 1, 0)
 	exact.OptText(o, "audience", &a.audience, 1, 0)
 	exact.OptTexts(o, "allowedOwners", &a.allowedOwners)
 	exact.OptTexts(o, "dependsOn", &a.dependsOn)
@@ -63,7 +63,7 @@ var askShape = exact.Shape[ask]{Fields: func(o *exact.Object, a *ask) {
 
 func (a ask) question() site.Question {
 	q := site.Question{
-		ID: a.id, Owner: a.owner, Audience: a.audience, AllowedOwners: a.allowedOwners, DependsOn: a.dependsOn,
+		ID: a.id, Owner: a.owner, Audience: audienceOf(a.audience), AllowedOwners: a.allowedOwners, DependsOn: a.dependsOn,
 		Payload: ai.Generate{Prompt: a.payload.prompt, System: a.payload.system},
 	}
 	if a.kind == ai.KindChat {
@@ -79,11 +79,23 @@ func (a ask) question() site.Question {
 	return q
 }
 
+// audienceOf is the audience of a name. Apps may say private and team, which is
+// how people speak of them, in place of the protocol's self and named.
+func audienceOf(name string) ai.Audience {
+	switch name {
+	case "private":
+		return ai.AudienceSelf
+	case "team":
+		return ai.AudienceNamed
+	}
+	return ai.Audience(name)
+}
+
 // decision is the body of an approval.
 type decision struct{ owner ai.Owner }
 
 var decisionShape = exact.Shape[decision]{Fields: func(o *exact.Object, d *decision) {
-	exact.Text(o, "owner", &d.owner, 1, 0)
+	exact.OptText(o, "owner", &d.owner, 1, 0)
 }}
 
 // The answers. Their JSON names are the interface.
@@ -93,31 +105,49 @@ type (
 		Kind            ai.Kind           `json:"kind"`
 		Owner           ai.Owner          `json:"owner"`
 		Audience        ai.Audience       `json:"audience"`
+		AllowedOwners   []ai.Owner        `json:"allowedOwners,omitzero"`
+		DependsOn       []ai.JobID        `json:"dependsOn,omitempty"`
+		TTL             int64             `json:"ttlMs"`
+		DeadlineAt      ai.Millis         `json:"deadlineAt,omitzero"`
 		State           ai.State          `json:"state"`
 		Reason          site.Reason       `json:"reason,omitempty"`
 		Blocked         bool              `json:"blocked"`
 		CancelRequested bool              `json:"cancelRequested"`
 		Attempts        int               `json:"attempts"`
 		CreatedAt       ai.Millis         `json:"createdAt"`
+		UpdatedAt       ai.Millis         `json:"updatedAt"`
+		ClaimableAt     ai.Millis         `json:"claimableAt,omitzero"`
+		RunnerID        ai.RunnerID       `json:"runnerId,omitempty"`
 		NoRunner        site.NoRunner     `json:"noRunner,omitempty"`
 		Outcome         *outcomeAnswer    `json:"outcome,omitempty"`
 		Provenance      *provenanceAnswer `json:"provenance,omitempty"`
+		Usage           *usageAnswer      `json:"usage,omitempty"`
+	}
+	jobsAnswer struct {
+		Jobs []jobAnswer `json:"jobs"`
+		Next ai.JobID    `json:"next,omitempty"`
 	}
 	outcomeAnswer struct {
 		Outcome     ai.Disposition `json:"outcome"`
-		Text        *string        `json:"text,omitempty"`
+		Text        *string        `json:"text,omitzero"`
 		ArtifactURL string         `json:"artifactUrl,omitempty"`
 		Code        string         `json:"code,omitempty"`
 		Message     string         `json:"message,omitempty"`
-		Retryable   *bool          `json:"retryable,omitempty"`
+		Retryable   *bool          `json:"retryable,omitzero"`
 	}
 	provenanceAnswer struct {
-		Audience     ai.Audience `json:"audience"`
-		RunnerID     ai.RunnerID `json:"runnerId"`
-		RunnerOwner  ai.Owner    `json:"runnerOwner"`
-		BackendClass string      `json:"backendClass"`
-		Model        string      `json:"model"`
-		Untrusted    bool        `json:"untrusted"`
+		Audience     ai.Audience   `json:"audience"`
+		RunnerID     ai.RunnerID   `json:"runnerId"`
+		RunnerOwner  ai.Owner      `json:"runnerOwner"`
+		BackendClass string        `json:"backendClass"`
+		Model        string        `json:"model"`
+		Untrusted    bool          `json:"untrusted"`
+		Stop         ai.StopReason `json:"stop,omitempty"`
+		StopReported *bool         `json:"stopReported,omitzero"`
+	}
+	usageAnswer struct {
+		Prompt     int64 `json:"promptTokens"`
+		Completion int64 `json:"completionTokens"`
 	}
 	availabilityAnswer struct {
 		Available  bool          `json:"available"`
@@ -135,18 +165,23 @@ type (
 		Platform     ai.Platform        `json:"platform"`
 		Version      string             `json:"version"`
 		Capabilities []capabilityAnswer `json:"capabilities"`
+		CreatedAt    ai.Millis          `json:"createdAt"`
 		ExpiresAt    ai.Millis          `json:"expiresAt"`
 	}
 	runnerAnswer struct {
-		ID          ai.RunnerID `json:"id"`
-		Owner       ai.Owner    `json:"owner"`
-		Fingerprint string      `json:"fingerprint"`
-		Label       string      `json:"label"`
-		Platform    ai.Platform `json:"platform"`
-		Version     string      `json:"version"`
-		Paused      bool        `json:"paused"`
-		SeenAt      ai.Millis   `json:"seenAt"`
-		RevokedAt   ai.Millis   `json:"revokedAt,omitempty"`
+		ID           ai.RunnerID        `json:"id"`
+		Owner        ai.Owner           `json:"owner"`
+		Fingerprint  string             `json:"fingerprint"`
+		Label        string             `json:"label"`
+		Platform     ai.Platform        `json:"platform"`
+		Version      string             `json:"version"`
+		Protocol     string             `json:"protocol,omitempty"`
+		Capabilities []capabilityAnswer `json:"capabilities"`
+		Online       bool               `json:"online"`
+		Paused       bool               `json:"paused"`
+		CreatedAt    ai.Millis          `json:"createdAt"`
+		SeenAt       ai.Millis          `json:"seenAt"`
+		RevokedAt    ai.Millis          `json:"revokedAt,omitzero"`
 	}
 	runnersAnswer struct {
 		Runners []runnerAnswer `json:"runners"`
@@ -171,7 +206,21 @@ func provenanceOf(p *ai.Provenance) *provenanceAnswer {
 	if p == nil {
 		return nil
 	}
-	return &provenanceAnswer{p.Audience, p.RunnerID, p.RunnerOwner, string(p.BackendClass), p.Model, p.Untrusted}
+	out := &provenanceAnswer{
+		Audience: p.Audience, RunnerID: p.RunnerID, RunnerOwner: p.RunnerOwner,
+		BackendClass: string(p.BackendClass), Model: p.Model, Untrusted: p.Untrusted, Stop: p.Stop.Reason,
+	}
+	if p.Stop != (ai.Stop{}) {
+		out.StopReported = &p.Stop.Reported
+	}
+	return out
+}
+
+func usageOf(u *ai.Usage) *usageAnswer {
+	if u == nil {
+		return nil
+	}
+	return &usageAnswer{u.Prompt, u.Completion}
 }
 
 func capabilitiesOf(list []ai.Capability) []capabilityAnswer {
@@ -182,9 +231,24 @@ func capabilitiesOf(list []ai.Capability) []capabilityAnswer {
 	return out
 }
 
-func runnerOf(r site.Runner) runnerAnswer {
+func (a *api) runnerOf(r site.Runner) runnerAnswer {
 	return runnerAnswer{
 		ID: r.ID, Owner: r.Owner, Fingerprint: r.Device.String(), Label: r.Daemon.Label, Platform: r.Daemon.Platform,
-		Version: r.Daemon.Version, Paused: r.Paused, SeenAt: r.SeenAt, RevokedAt: r.RevokedAt,
+		Version: r.Daemon.Version, Protocol: r.Protocol, Capabilities: capabilitiesOf(r.Capabilities), Online: a.site.Devices.Online(r), Paused: r.Paused,
+		CreatedAt: r.CreatedAt, SeenAt: r.SeenAt, RevokedAt: r.RevokedAt,
 	}
+}
+
+// jobOf is a job as it stands, without what has to be looked up.
+func jobOf(j site.Job) jobAnswer {
+	out := jobAnswer{
+		ID: j.ID, Kind: j.Kind, Owner: j.Owner, Audience: j.Audience, AllowedOwners: j.AllowedOwners, DependsOn: j.DependsOn,
+		TTL: j.TTL.Milliseconds(), DeadlineAt: j.DeadlineAt, State: j.State, Reason: j.Reason, Blocked: j.Blocked(),
+		CancelRequested: j.CancelRequested, Attempts: j.Attempts,
+		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, ClaimableAt: j.ClaimableAt,
+	}
+	if j.Lease != nil {
+		out.RunnerID = j.Lease.RunnerID
+	}
+	return out
 }

@@ -14,7 +14,7 @@ import (
 // devices is the store's [site.DeviceStore].
 type devices struct{ *Store }
 
-const runnerColumns = `id, owner, device, label, platform, version, capabilities, paused, created_at, seen_at, revoked_at`
+const runnerColumns = `id, owner, device, label, platform, version, capabilities, paused, protocol, created_at, seen_at, revoked_at`
 
 // scanRunner reads one row of runnerColumns. The error is a *damage for a row
 // that makes no sense.
@@ -25,7 +25,7 @@ func scanRunner(r scanner) (site.Runner, error) {
 		revoked              sql.Null[ai.Millis]
 	)
 	if err := r.Scan(&n.ID, &n.Owner, &device, &n.Daemon.Label, &n.Daemon.Platform, &n.Daemon.Version,
-		&capabilities, &n.Paused, &n.CreatedAt, &n.SeenAt, &revoked); err != nil {
+		&capabilities, &n.Paused, &n.Protocol, &n.CreatedAt, &n.SeenAt, &revoked); err != nil {
 		return site.Runner{}, err
 	}
 	n.RevokedAt = revoked.V
@@ -162,25 +162,8 @@ func (s devices) Pairing(ctx context.Context, userCode string, now ai.Millis) (p
 
 // Approve makes a runner of a device that waits; see [site.DeviceStore].
 func (s devices) Approve(ctx context.Context, a site.Approval) (r site.Runner, err error) {
-	err = s.write(ctx, func(tx *database.Tx) error {
-		p, err := pending(ctx, tx, a.UserCode, a.Now)
-		if err != nil {
-			return err
-		}
-		if err := revoke(ctx, tx, a.Now, `key_id = ? AND owner = ?`, p.Device.Fingerprint().String(), a.Owner); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO runners
-			(id, owner, key_id, device, label, platform, version, capabilities, created_at, seen_at)
-			SELECT ?, ?, key_id, device, label, platform, version, capabilities, ?, ? FROM pairings WHERE user_code = ?`,
-			a.RunnerID, a.Owner, a.Now, a.Now, a.UserCode); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `UPDATE pairings SET state = ?, approved_at = ?, runner_id = ? WHERE user_code = ?`,
-			pairApproved, a.Now, a.RunnerID, a.UserCode); err != nil {
-			return err
-		}
-		r, err = runnerBy(ctx, tx, `id = ?`, a.RunnerID)
+	err = s.write(ctx, func(tx *database.Tx) (err error) {
+		r, err = approve(ctx, tx, a)
 		return err
 	})
 	if err != nil {
@@ -189,15 +172,38 @@ func (s devices) Approve(ctx context.Context, a site.Approval) (r site.Runner, e
 	return r, nil
 }
 
+func approve(ctx context.Context, tx *database.Tx, a site.Approval) (site.Runner, error) {
+	p, err := pending(ctx, tx, a.UserCode, a.Now)
+	if err != nil {
+		return site.Runner{}, err
+	}
+	if err := revoke(ctx, tx, a.Now, `key_id = ? AND owner = ?`, p.Device.Fingerprint().String(), a.Owner); err != nil {
+		return site.Runner{}, err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO runners
+		(id, owner, key_id, device, label, platform, version, capabilities, created_at, seen_at)
+		SELECT ?, ?, key_id, device, label, platform, version, capabilities, ?, ? FROM pairings WHERE user_code = ?`,
+		a.RunnerID, a.Owner, a.Now, a.Now, a.UserCode); err != nil {
+		return site.Runner{}, err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE pairings SET state = ?, approved_at = ?, runner_id = ? WHERE user_code = ?`,
+		pairApproved, a.Now, a.RunnerID, a.UserCode); err != nil {
+		return site.Runner{}, err
+	}
+	return runnerBy(ctx, tx, `id = ?`, a.RunnerID)
+}
+
 // Deny ends a pairing that waits; see [site.DeviceStore].
 func (s devices) Deny(ctx context.Context, userCode string, now ai.Millis) error {
-	return s.write(ctx, func(tx *database.Tx) error {
-		if _, err := pending(ctx, tx, userCode, now); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, `UPDATE pairings SET state = ? WHERE user_code = ?`, pairDenied, userCode)
+	return s.write(ctx, func(tx *database.Tx) error { return deny(ctx, tx, userCode, now) })
+}
+
+func deny(ctx context.Context, tx *database.Tx, userCode string, now ai.Millis) error {
+	if _, err := pending(ctx, tx, userCode, now); err != nil {
 		return err
-	})
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE pairings SET state = ? WHERE user_code = ?`, pairDenied, userCode)
+	return err
 }
 
 // Poll says where a pairing stands; see [site.DeviceStore].
@@ -303,31 +309,7 @@ func (s devices) Runners(ctx context.Context, query site.RunnerQuery) ([]site.Ru
 	if query.LiveSince != 0 {
 		where, args = where+` AND revoked_at IS NULL AND paused = 0 AND seen_at >= ?`, append(args, query.LiveSince)
 	}
-	list := []site.Runner{}
-	var damaged []*damage
-	err := s.db.Read(ctx, func(q database.Queryer) error {
-		return each(ctx, q, `SELECT `+runnerColumns+` FROM runners WHERE `+where+` ORDER BY created_at, id`, args, func(row scanner) error {
-			r, err := scanRunner(row)
-			var d *damage
-			switch {
-			case errors.As(err, &d):
-				damaged = append(damaged, d)
-				return nil
-			case err == nil:
-				list = append(list, r)
-			}
-			return err
-		})
-	})
-	for _, d := range damaged {
-		if err == nil {
-			err = s.db.Write(ctx, func(tx *database.Tx) error { return s.setAside(ctx, tx, d) })
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return every(ctx, s.Store, `SELECT `+runnerColumns+` FROM runners WHERE `+where+` ORDER BY created_at, id`, args, scanRunner)
 }
 
 // Revoke ends a device's rights; see [site.DeviceStore].

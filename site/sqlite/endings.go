@@ -21,7 +21,7 @@ type ending struct {
 
 // end ends a job that is not over and settles the jobs that wait for it.
 func end(ctx context.Context, tx *database.Tx, j jobRow, e ending) error {
-	tx.Tell(ofJob(j.ID))
+	tx.Tell(ofJob(j.ID), ended)
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, reason = ?, updated_at = ?, done_at = ?, done_lease = ?, done_runner = ?,
 		cancel_requested = 0, lease_id = NULL, lease_runner = NULL, lease_expires_at = NULL, lease_request = NULL WHERE seq = ?`,
 		e.state, e.reason, e.now, e.now,
@@ -82,23 +82,23 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 }
 
 // Cancel ends a waiting job, or asks for it; see [site.JobStore].
-func (s jobs) Cancel(ctx context.Context, id ai.JobID, now ai.Millis) (job site.Job, err error) {
+func (s jobs) Cancel(ctx context.Context, c site.CancelRequest) (job site.Job, err error) {
 	err = s.write(ctx, func(tx *database.Tx) error {
 		job = site.Job{}
-		j, err := known(ctx, tx, id)
+		j, err := known(ctx, tx, c.ID)
 		switch {
 		case err != nil:
 			return err
 		case j.State == ai.StateQueued:
-			err = end(ctx, tx, j, ending{state: ai.StateCanceled, reason: site.ReasonApp, now: now})
-		case !j.State.Terminal() && !j.CancelRequested:
-			tx.Tell(ofJob(id))
-			_, err = tx.ExecContext(ctx, `UPDATE jobs SET cancel_requested = 1, updated_at = ? WHERE seq = ?`, now, j.seq)
+			err = end(ctx, tx, j, ending{state: ai.StateCanceled, reason: site.ReasonApp, now: c.Now})
+		case !c.Waiting && !j.State.Terminal() && !j.CancelRequested:
+			tx.Tell(ofJob(c.ID))
+			_, err = tx.ExecContext(ctx, `UPDATE jobs SET cancel_requested = 1, updated_at = ? WHERE seq = ?`, c.Now, j.seq)
 		}
 		if err != nil {
 			return err
 		}
-		if j, err = known(ctx, tx, id); err != nil {
+		if j, err = known(ctx, tx, c.ID); err != nil {
 			return err
 		}
 		job = j.Job

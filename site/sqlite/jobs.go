@@ -178,12 +178,16 @@ func queue(ctx context.Context, tx *database.Tx, j jobRow, now ai.Millis) error 
 			j.Kind, reach, name, now, j.seq)
 		return err
 	}
-	err := add(reachOwn, string(j.Owner))
+	own, open := reachOwn, reachOpen
+	if j.Audience == ai.AudiencePublic {
+		own, open = reachOwnPublic, reachPublic
+	}
+	err := add(own, string(j.Owner))
 	switch {
 	case err != nil || j.Audience == ai.AudienceSelf:
 		return err
 	case j.Audience == ai.AudiencePublic || j.AllowedOwners == nil:
-		return add(reachOpen, "")
+		return add(open, "")
 	}
 	for _, owner := range j.AllowedOwners {
 		if err == nil && owner != j.Owner {
@@ -348,7 +352,7 @@ func heads(ctx context.Context, q database.Queryer, c site.Claim, owner ai.Owner
 	var list []head
 	for _, o := range c.Offers {
 		o.Offer.Owner = owner
-		for _, at := range reaches(o, owner) {
+		for _, at := range reaches(o, owner, c.Audiences) {
 			err := each(ctx, q, headsQuery, []any{at.kind, at.reach, at.name, c.Now, c.RunnerID, c.Max}, func(r scanner) error {
 				h := head{offer: o.Offer}
 				err := r.Scan(&h.claimableAt, &h.seq)
@@ -382,6 +386,9 @@ func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, h head) 
 	}
 	if err != nil || j.setAside {
 		return nil, err
+	}
+	if c.Audiences != nil && !slices.Contains(c.Audiences, j.Audience) {
+		return nil, nil
 	}
 	// The device's own list is asked by the device; here it counts as a yes.
 	if match.Audience(j.Matching(), h.offer, func(ai.Owner) bool { return true }) != nil {
@@ -460,8 +467,8 @@ func (s jobs) Renew(ctx context.Context, r site.Renewal) (out site.Renewed, err 
 		if _, err := tx.ExecContext(ctx, `UPDATE runners SET seen_at = max(seen_at, ?) WHERE id = ?`, r.Now, r.RunnerID); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE runners SET issued_at = ?, version = ?, capabilities = ?, paused = ?
-			WHERE id = ? AND issued_at < ?`, r.IssuedAt, r.Version, capabilities, r.Paused, r.RunnerID, r.IssuedAt); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE runners SET issued_at = ?, version = ?, capabilities = ?, paused = ?, protocol = ?
+			WHERE id = ? AND issued_at < ?`, r.IssuedAt, r.Version, capabilities, r.Paused, r.Protocol, r.RunnerID, r.IssuedAt); err != nil {
 			return err
 		}
 		if _, err := s.sweep(ctx, tx, r.Now); err != nil {

@@ -21,6 +21,8 @@ func TestPlans(t *testing.T) {
 	for _, query := range []string{
 		workerQuery, headsQuery, lookQuery, repeatedQuery, grantedQuery, canceledQuery, dependentsQuery,
 		lapsedQuery, deadlineQuery, ttlQuery, contentsQuery, rowsQuery,
+		findKeyQuery, ownerFloorQuery, ownerPageQuery,
+		nextHookQuery, dueHooksQuery, `DELETE FROM webhook_outbox WHERE seq = ?`,
 		`DELETE FROM queue WHERE seq = ?`,
 	} {
 		// Plans never look at the values, so any will do.

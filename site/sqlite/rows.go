@@ -53,6 +53,8 @@ var (
 	}}
 	capabilityShape = exact.Shape[ai.Capability]{Fields: func(o *exact.Object, c *ai.Capability) {
 		exact.Word(o, "kind", &c.Kind, ai.Kinds())
+		exact.OptText(o, "service", &c.Service, 1, 0)
+		exact.OptTexts(o, "knownModels", &c.KnownModels)
 		exact.Word(o, "backendId", &c.BackendID, backend.IDs())
 		exact.Word(o, "backendClass", &c.BackendClass, backend.Classes())
 		exact.Text(o, "model", &c.Model, 1, 0)

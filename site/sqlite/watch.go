@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"slices"
+
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/wire/ai"
@@ -13,13 +15,16 @@ func (s *Store) Watch(w site.Watch) (<-chan struct{}, func()) {
 	for _, id := range w.Jobs {
 		topics = append(topics, ofJob(id))
 	}
+	if w.Ended {
+		topics = append(topics, ended)
+	}
 	if w.Runner != "" {
 		topics = append(topics, ofRunner(w.Runner))
 	}
 	if c := w.Claim; c != nil {
 		topics = append(topics, ofRequest(*c))
 		for _, o := range c.Offers {
-			for _, at := range reaches(o, w.Owner) {
+			for _, at := range reaches(o, w.Owner, c.Audiences) {
 				topics = append(topics, at.topic())
 			}
 		}
@@ -29,6 +34,9 @@ func (s *Store) Watch(w site.Watch) (<-chan struct{}, func()) {
 
 // The topics that this store tells. Ids and names may hold any character, so
 // nothing stands after one but for digests, which have one length.
+
+// ended is told of every job that ends.
+const ended database.Topic = "ended"
 
 func ofJob(id ai.JobID) database.Topic { return database.Topic("job " + id) }
 
@@ -54,13 +62,24 @@ const (
 	reachOwn    = "own"
 	reachOpen   = "open"
 	reachListed = "listed"
+	// Of jobs for the public, which not every device can be told of.
+	reachOwnPublic = "own-public"
+	reachPublic    = "public"
 )
 
-// reaches are the queues that an offer of the owner's device reaches.
-func reaches(o site.KindOffer, owner ai.Owner) []place {
+// reaches are the queues that an offer of the owner's device reaches, where the
+// device can be told of jobs for these audiences; nil means all.
+func reaches(o site.KindOffer, owner ai.Owner, told []ai.Audience) []place {
 	list := []place{{o.Kind, reachOwn, string(owner)}}
 	if shared(o.Offer) {
 		list = append(list, place{o.Kind, reachOpen, ""}, place{o.Kind, reachListed, string(owner)})
+	}
+	if told != nil && !slices.Contains(told, ai.AudiencePublic) {
+		return list
+	}
+	list = append(list, place{o.Kind, reachOwnPublic, string(owner)})
+	if shared(o.Offer) {
+		list = append(list, place{o.Kind, reachPublic, ""})
 	}
 	return list
 }

@@ -75,7 +75,7 @@ func testDamaged(t *testing.T, e Engine) {
 	wantErr(t, "a damaged job", err, site.ErrSetAside)
 	_, _, err = f.jobs.Enqueue(f.ctx(), Job("bad", "alice", f.now))
 	wantErr(t, "a new job of the same id", err, site.ErrSetAside)
-	_, err = f.jobs.Cancel(f.ctx(), "bad", f.now)
+	_, err = f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: "bad", Now: f.now})
 	wantErr(t, "canceling it", err, site.ErrSetAside)
 	f.now += ai.Millis(2 * ttl.Milliseconds())
 	f.sweep()
@@ -168,6 +168,10 @@ func child(task string, e Engine) error {
 	switch task {
 	case "claim":
 		return claimAll(ctx, store, name)
+	case "take":
+		return takeEach(ctx, store, site.HookID(name), func(id ai.JobID) { fmt.Println(id) })
+	case "end":
+		return endAll(ctx, store, name)
 	case "enqueue":
 		for i := 0; ; i++ {
 			id := ai.JobID(name + "-" + strconv.Itoa(i))
@@ -229,41 +233,52 @@ func testProcesses(t *testing.T, e Engine) {
 	for seed := range byte(3) {
 		names = append(names, string(f.device("alice", seed+1)))
 	}
+	f.shared(jobs, "claim", names[1:], func(got func(ai.JobID)) error {
+		for {
+			list := f.claim(ai.RunnerID(names[0]), 2)
+			if len(list) == 0 {
+				return nil
+			}
+			for _, j := range list {
+				got(j.ID)
+			}
+		}
+	})
+}
+
+// shared does a task in a process for each name, and this process's part of it
+// beside them. Together they must get every one of so many jobs, each once.
+func (f *fixture) shared(jobs int, task string, names []string, mine func(got func(ai.JobID)) error) {
+	f.t.Helper()
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex
-		got []string
+		all []string
 	)
-	for _, name := range names[1:] {
-		cmd, out := f.start("claim", name)
+	for _, name := range names {
+		cmd, out := f.start(task, name)
 		wg.Go(func() {
 			text, err := io.ReadAll(out)
-			if waited := cmd.Wait(); err == nil {
-				err = waited
-			}
-			if err != nil {
-				t.Error(err)
+			if err := errors.Join(err, cmd.Wait()); err != nil {
+				f.t.Error(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			got = append(got, strings.Fields(string(text))...)
+			all = append(all, strings.Fields(string(text))...)
 		})
 	}
-	for {
-		list := f.claim(ai.RunnerID(names[0]), 2)
-		if len(list) == 0 {
-			break
-		}
+	err := mine(func(id ai.JobID) {
 		mu.Lock()
-		for _, j := range list {
-			got = append(got, string(j.ID))
-		}
-		mu.Unlock()
+		defer mu.Unlock()
+		all = append(all, string(id))
+	})
+	if err != nil {
+		f.t.Error(err)
 	}
 	wg.Wait()
-	slices.Sort(got)
-	if n := len(got); n != jobs || len(slices.Compact(got)) != jobs {
-		t.Errorf("%d grants of %d jobs: %v", n, jobs, got)
+	slices.Sort(all)
+	if n := len(all); n != jobs || len(slices.Compact(all)) != jobs {
+		f.t.Errorf("%s: got %d of %d jobs: %v", task, n, jobs, all)
 	}
 }
 

@@ -83,7 +83,7 @@ func testEnqueue(t *testing.T, e Engine) {
 	wantErr(t, "above the quota", limited("q3"), site.ErrQuota)
 	_, err = f.jobs.Job(f.ctx(), "q3")
 	wantErr(t, "what the quota refused", err, site.ErrNoJob)
-	if _, err := f.jobs.Cancel(f.ctx(), "q1", f.now); err != nil {
+	if _, err := f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: "q1", Now: f.now}); err != nil {
 		t.Fatal(err)
 	}
 	if err := limited("q3"); err != nil {
@@ -150,7 +150,7 @@ func testDependencies(t *testing.T, e Engine) {
 		f := newFixture(t, e)
 		f.enqueue("root", "alice")
 		f.enqueue("child", "alice", after("root"))
-		if _, err := f.jobs.Cancel(f.ctx(), "root", f.now); err != nil {
+		if _, err := f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: "root", Now: f.now}); err != nil {
 			t.Fatal(err)
 		}
 		f.wantState("root", ai.StateCanceled, site.ReasonApp)
@@ -534,7 +534,7 @@ func testCancel(t *testing.T, e Engine) {
 	one, two := f.device("alice", 1), f.device("alice", 2)
 	cancel := func(id ai.JobID) site.Job {
 		t.Helper()
-		j, err := f.jobs.Cancel(f.ctx(), id, f.now)
+		j, err := f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: id, Now: f.now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -549,8 +549,39 @@ func testCancel(t *testing.T, e Engine) {
 		t.Errorf("a blocked job: %+v", j)
 	}
 	equal(t, "claimable", ids(f.claim(one, 8)))
-	_, err := f.jobs.Cancel(f.ctx(), "unknown", f.now)
+	_, err := f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: "unknown", Now: f.now})
 	wantErr(t, "an unknown job", err, site.ErrNoJob)
+
+	// Asked for only while it waits, it is left to a device that was quicker.
+	waiting := func(id ai.JobID) site.Job {
+		t.Helper()
+		j, err := f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: id, Waiting: true, Now: f.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	f.enqueue("quick", "alice")
+	if j := waiting("quick"); j.State != ai.StateCanceled || j.Reason != site.ReasonApp {
+		t.Errorf("a job that waits: %+v", j)
+	}
+	f.enqueue("late", "alice")
+	_, late := f.claimOne(one)
+	if j := waiting("late"); j.State != ai.StateClaimed || j.CancelRequested {
+		t.Errorf("a job that was taken: %+v", j)
+	}
+	if out := f.renew(one, late); len(out.Cancel) > 0 {
+		t.Errorf("its holder is told %+v", out)
+	}
+	if j := waiting("late"); j.State != ai.StateRunning || j.CancelRequested {
+		t.Errorf("a job that runs: %+v", j)
+	}
+	if done, err := f.complete(one, late, ai.DispositionOK); err != nil || !done.Accepted {
+		t.Errorf("its result: %+v, %v", done, err)
+	}
+	if j := waiting("late"); j.State != ai.StateOK {
+		t.Errorf("a job that is over: %+v", j)
+	}
 
 	f.enqueue("held", "alice")
 	_, g := f.claimOne(one)

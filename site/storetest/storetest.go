@@ -39,6 +39,7 @@ func Run(t *testing.T, e Engine) {
 		{"Enqueue", testEnqueue},
 		{"Dependencies", testDependencies},
 		{"Claim", testClaim},
+		{"Audiences", testAudiences},
 		{"Leases", testLeases},
 		{"Clocks", testClocks},
 		{"Release", testRelease},
@@ -47,14 +48,22 @@ func Run(t *testing.T, e Engine) {
 		{"Cancel", testCancel},
 		{"Purge", testPurge},
 		{"Pairing", testPairing},
+		{"Links", testLinks},
 		{"Runners", testRunners},
+		{"Protocols", testProtocols},
 		{"Keys", testKeys},
+		{"AppKeys", testAppKeys},
+		{"ListJobs", testListJobs},
+		{"HookEnds", testHookEnds},
+		{"Hooks", testHooks},
 		{"Watch", testWatch},
 		{"Reopen", testReopen},
 		{"Damaged", testDamaged},
 		{"Many", testMany},
 		{"Processes", testProcesses},
 		{"Kill", testKill},
+		{"HookProcesses", testHookProcesses},
+		{"HookKill", testHookKill},
 	} {
 		t.Run(group.name, func(t *testing.T) { group.run(t, e) })
 	}
@@ -71,6 +80,7 @@ func testLookFirst(t *testing.T, e Engine) {
 	for _, group := range []group{
 		{"Dependencies", testDependencies},
 		{"Claim", testClaim},
+		{"Audiences", testAudiences},
 		{"Leases", testLeases},
 		{"Clocks", testClocks},
 		{"Release", testRelease},

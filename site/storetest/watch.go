@@ -31,9 +31,21 @@ func hold(s *scene) { _, s.grant = s.claimOne(s.dev) }
 
 // What a watcher waits for.
 func theJob(*scene) site.Watch      { return site.Watch{Jobs: []ai.JobID{"x", "a"}} }
+func theEnds(*scene) site.Watch     { return site.Watch{Ended: true} }
 func theDevice(s *scene) site.Watch { return site.Watch{Runner: s.dev} }
 func theClaim(s *scene) site.Watch {
 	return site.Watch{Runner: s.dev, Claim: &s.claim, Owner: "alice"}
+}
+
+// unspoken are the audiences of versions that have no word for public.
+var unspoken = []ai.Audience{ai.AudienceSelf, ai.AudienceNamed}
+
+// told is a claim of a device that can be told of these audiences.
+func told(audiences []ai.Audience) func(*scene) site.Watch {
+	return func(s *scene) site.Watch {
+		s.claim.Audiences = audiences
+		return theClaim(s)
+	}
 }
 
 // What happens.
@@ -47,7 +59,7 @@ func finish(s *scene) error {
 }
 
 func cancel(s *scene) error {
-	_, err := s.jobs.Cancel(s.ctx(), "a", s.now)
+	_, err := s.jobs.Cancel(s.ctx(), site.CancelRequest{ID: "a", Now: s.now})
 	return err
 }
 
@@ -85,6 +97,9 @@ func testWatch(t *testing.T, e Engine) {
 		{"a job that it waits for fails", func(s *scene) { s.enqueue("b", "alice", after("a")) },
 			func(*scene) site.Watch { return site.Watch{Jobs: []ai.JobID{"b"}} }, cancel},
 
+		{"any job ends", hold, theEnds, finish},
+		{"any job is canceled", nil, theEnds, cancel},
+
 		{"a device is revoked", nil, theDevice, revoke},
 		{"a device is paused", nil, theDevice, pause},
 		{"a device is superseded", nil, theDevice, func(s *scene) error {
@@ -99,6 +114,12 @@ func testWatch(t *testing.T, e Engine) {
 
 		{"work: a job of the owner", nil, theClaim, ask("b", "alice")},
 		{"work: a public job", nil, theClaim, ask("b", "bob", audience(ai.AudiencePublic))},
+		{"work: a public job, for one that can be told of it", nil, told(ai.Audiences()), ask("b", "bob", audience(ai.AudiencePublic))},
+		{"work: a public job of the owner", nil, theClaim, ask("b", "alice", audience(ai.AudiencePublic))},
+		{"work: a public job of the owner, by a device for its owner", func(s *scene) { s.claim.Offers = []site.KindOffer{offer(ai.KindGenerate, ai.OfferSelf)} },
+			theClaim, ask("b", "alice", audience(ai.AudiencePublic))},
+		{"work: a job of the owner, for one that cannot be told of all", nil, told(unspoken), ask("b", "alice")},
+		{"work: another's job, for one that cannot be told of all", nil, told(unspoken), ask("b", "bob", audience(ai.AudienceNamed))},
 		{"work: a job for all who named its owner", nil, theClaim, ask("b", "bob", audience(ai.AudienceNamed))},
 		{"work: a job that names the owner", nil, theClaim, ask("b", "bob", audience(ai.AudienceNamed, "carol", "alice"))},
 		{"work: a job is given back", hold, theClaim, giveBack},

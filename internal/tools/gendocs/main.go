@@ -81,7 +81,8 @@ func musts() string {
 	b.WriteString("# The MUSTs of the AI contract\n\n" + generated)
 	b.WriteString(`The contract's obligations, in our own words. Who keeps one is a daemon (a device
 that runs models), a server (a site or a relay), or both. An id never changes; a
-retired one is never used again.
+retired one is never used again. What can be seen of a server from outside is in
+[certify.md](certify.md).
 
 | id | what must hold | kept by | proved by | source |
 | --- | --- | --- | --- | --- |

@@ -26,6 +26,7 @@ type proof struct {
 
 // A mutation is one change of the code and the test that must notice it.
 type mutation struct {
+	list  string // the file that lists it
 	must  string
 	title string // what the change does
 	why   string // why the MUST is broken by it
@@ -55,10 +56,10 @@ var (
 	placeForm = regexp.MustCompile("^In `([^`]+)`, seen by `go test (\\./[A-Za-z0-9_./-]+) -run ([^` ]+)(?: -timeout ([0-9a-z.]+))?`:$")
 )
 
-// parse reads the list. What stands before the first duty is for people. It returns all problems, each
-// with its line.
-func parse(text string) (proofs []proof, problems []error) {
-	r := reader{lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
+// parse reads a list, which is called by its file. What stands before the first duty is for people. It
+// returns all problems, each with its line.
+func parse(file, text string) (proofs []proof, problems []error) {
+	r := reader{file: file, lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
 	r.intro()
 	for !r.done() {
 		err := r.duty(&proofs)
@@ -69,11 +70,11 @@ func parse(text string) (proofs []proof, problems []error) {
 		}
 	}
 	if len(proofs) == 0 && len(problems) == 0 {
-		problems = append(problems, fmt.Errorf("%s proves nothing", listFile))
+		problems = append(problems, fmt.Errorf("%s proves nothing", file))
 	}
 	for _, p := range proofs {
 		if len(p.mutations) == 0 {
-			problems = append(problems, fmt.Errorf("%s: %s by the %s has no mutation", listFile, p.must.ID, p.by))
+			problems = append(problems, fmt.Errorf("%s: %s by the %s has no mutation", file, p.must.ID, p.by))
 		}
 	}
 	return proofs, problems
@@ -81,6 +82,7 @@ func parse(text string) (proofs []proof, problems []error) {
 
 // A reader walks over the lines of the list.
 type reader struct {
+	file  string
 	lines []string
 	next  int // the line that is looked at, from 0
 }
@@ -102,7 +104,7 @@ func (r *reader) skip(while func(line string) bool) {
 
 func (r *reader) blank() { r.skip(func(line string) bool { return line == "" }) }
 
-func (r *reader) wrong(what string) error { return fmt.Errorf("%s: %s", at(r.next+1), what) }
+func (r *reader) wrong(what string) error { return fmt.Errorf("%s: %s", at(r.file, r.next+1), what) }
 
 // intro passes the text before the first duty. A block of code in it may show what a duty looks like.
 func (r *reader) intro() {
@@ -180,7 +182,7 @@ func (r *reader) paragraph() string {
 }
 
 func (r *reader) mutation(id string) (mutation, error) {
-	m := mutation{must: id, title: strings.TrimPrefix(r.line(), "### "), line: r.next + 1}
+	m := mutation{list: r.file, must: id, title: strings.TrimPrefix(r.line(), "### "), line: r.next + 1}
 	if strings.TrimSpace(m.title) != m.title || m.title == "" {
 		return m, r.wrong("a mutation is called by what it changes")
 	}

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,6 +26,10 @@ import (
 
 // listFile is where the changes are listed.
 const listFile = "test/mutations.md"
+
+// lists are all lists. The others have the same form and may be absent; where two name a duty, the first
+// says whether it is proved in part.
+var lists = []string{listFile, "test/mutations-certify.md"}
 
 func main() {
 	only := flag.String("must", "", "only the mutations of this MUST")
@@ -69,14 +74,21 @@ func run(ctx context.Context, out io.Writer, dir string, o options) error {
 	return prove(ctx, out, root, proofs, o.verbose)
 }
 
-// load reads the list of a module, all of it or what belongs to one MUST, and checks that against the
+// load reads the lists of a module, all of them or what belongs to one MUST, and checks that against the
 // module's files.
-func load(root, only string) ([]proof, error) {
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(listFile)))
-	if err != nil {
-		return nil, err
+func load(root, only string) (proofs []proof, err error) {
+	var problems []error
+	for _, file := range lists {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+		if errors.Is(err, fs.ErrNotExist) && file != listFile {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		more, wrong := parse(file, string(text))
+		proofs, problems = append(proofs, more...), append(problems, wrong...)
 	}
-	proofs, problems := parse(string(text))
 	if only != "" {
 		proofs = slices.DeleteFunc(proofs, func(p proof) bool { return p.must.ID != only })
 	}
@@ -141,10 +153,10 @@ func printMissing(out io.Writer, proofs []proof) error {
 // name is how a mutation is called in tables and problems.
 func (m mutation) name() string { return m.must + ": " + m.title }
 
-// where says where in the list a mutation stands.
-func (m mutation) where() string { return at(m.line) }
+// where says where in its list a mutation stands.
+func (m mutation) where() string { return at(m.list, m.line) }
 
-func at(line int) string { return fmt.Sprintf("%s:%d", listFile, line) }
+func at(file string, line int) string { return fmt.Sprintf("%s:%d", file, line) }
 
 // indent puts a text under a line of a report.
 func indent(text string) string {

@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	text := head + good +
 		"\n### It breaks again\n\nWhy.\n\nIn `b/c.go`, seen by `go test ./b -run '^TestB$/^c|d$' -timeout 20s`:\n```diff\n-gone\n```\n" +
 		"\n## PAIR_ONE_USER (server)\n" + good + "## PAIR_ONE_USER (daemon)\n\n" + good
-	proofs, problems := parse(text)
+	proofs, problems := parse(listFile, text)
 	if len(problems) > 0 {
 		t.Fatal(errors.Join(problems...))
 	}
@@ -109,13 +109,13 @@ func TestParseRefuses(t *testing.T) {
 		"two blocks":               {head + good + diff, "nothing but a heading"},
 		"a mutation before a MUST": {"## Nothing\n" + good, "stands under no MUST"},
 	} {
-		_, problems := parse(c.text)
+		_, problems := parse(listFile, c.text)
 		if err := errors.Join(problems...); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), listFile) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	// One fault hides no other, and what follows is read.
-	_, problems := parse(swap("so.", "so") + strings.Replace(good, "./pkg", "pkg", 1) + "\n## TTL_EXPIRY\n\n" + good)
+	_, problems := parse(listFile, swap("so.", "so")+strings.Replace(good, "./pkg", "pkg", 1)+"\n## TTL_EXPIRY\n\n"+good)
 	if len(problems) != 3 { // and CLAIM_ATOMIC is left without one
 		t.Errorf("%d problems: %v", len(problems), problems)
 	}

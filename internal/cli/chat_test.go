@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/allodhq/allod/internal/runner/client"
+)
+
+// talkTo runs a conversation with a server of the test's own.
+func talkTo(t *testing.T, in string, answer http.HandlerFunc) (out, errs string, err error) {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	defer server.Close()
+	at, err := client.ParseServer(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o, e bytes.Buffer
+	err = chatClient{server: at, key: "canary-key", user: "alice", model: "label"}.talk(t.Context(), Env{In: strings.NewReader(in), Out: &o, Err: &e})
+	return o.String(), e.String(), err
+}
+
+func says(w http.ResponseWriter, content string) {
+	w.Header().Set("X-Allod-Untrusted", "false")
+	text, _ := json.Marshal(content)
+	fmt.Fprintf(w, `{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, text)
+}
+
+// TestTalk holds that a conversation keeps its turns, that a turn which failed is
+// none, and what the terminal is spared.
+func TestTalk(t *testing.T) {
+	var bodies []string
+	out, errs, err := talkTo(t, "one\n\n  \nfails\nlies\ntwo\nthree", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		bodies = append(bodies, string(body))
+		if r.Header.Get("Authorization") != "Bearer canary-key" || r.Header.Get("X-Allod-Cancel-On-Disconnect") != "true" || r.URL.Path != "/v1/chat/completions" {
+			t.Errorf("%s %v", r.URL.Path, r.Header)
+		}
+		switch len(bodies) {
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":{"message":"canary","type":"server_error","param":null,"code":"no_runner"}}`)
+		case 3:
+			_, _ = io.WriteString(w, "canary, a sign-in page")
+		case 4:
+			w.Header().Set("X-Allod-Untrusted", "true")
+			_, _ = io.WriteString(w, `{"choices":[{"message":{"role":"assistant","content":"theirs"},"finish_reason":"length"}]}`)
+		default:
+			says(w, "answer \x1b[2J\n")
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "> answer \ufffd[2J\n> > > > > theirs\n> answer \ufffd[2J\n> \n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+	for _, part := range []string{"Ctrl-D", "(no-runner)", "(server-answer)", "need not be the user's own", "longest answer"} {
+		if strings.Count(errs, part) != 1 {
+			t.Errorf("%q is there %d times in %q", part, strings.Count(errs, part), errs)
+		}
+	}
+	if strings.Contains(out+errs, "canary") {
+		t.Errorf("a secret or another's words: %q %q", out, errs)
+	}
+	turn := func(role, content string) string { return `{"role":"` + role + `","content":"` + content + `"}` }
+	const begin, end = `{"model":"label","messages":[`, `],"user":"alice"}`
+	first := turn("user", "one") + "," + turn("assistant", `answer \u001b[2J\n`)
+	want := []string{
+		begin + turn("user", "one") + end,
+		begin + first + "," + turn("user", "fails") + end,
+		begin + first + "," + turn("user", "lies") + end,
+		begin + first + "," + turn("user", "two") + end,
+		begin + first + "," + turn("user", "two") + "," + turn("assistant", "theirs") + "," + turn("user", "three") + end,
+	}
+	if !reflect.DeepEqual(bodies, want) {
+		t.Errorf("asked\n%s\nwant\n%s", strings.Join(bodies, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestTalkIsBounded holds that a long conversation keeps its newest turns.
+func TestTalkIsBounded(t *testing.T) {
+	longest := 0
+	_, _, err := talkTo(t, strings.Repeat("x\n", 200), func(w http.ResponseWriter, r *http.Request) {
+		var q struct{ Messages []any }
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		longest = max(longest, len(q.Messages))
+		says(w, "y")
+	})
+	if err != nil || longest != 256 {
+		t.Errorf("%d turns, %v", longest, err)
+	}
+}
+
+// TestTalkStops holds that a conversation ends while nothing is typed.
+func TestTalkStops(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	in, typed := io.Pipe()
+	defer typed.Close()
+	if err := (chatClient{}).talk(ctx, Env{In: in, Out: io.Discard, Err: io.Discard}); err != context.Canceled {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestChatRefusals holds whose words a refusal is in.
+func TestChatRefusals(t *testing.T) {
+	refused := func(code, param string) string {
+		return fmt.Sprintf(`{"error":{"message":"canary","type":"canary","param":%s,"code":%q}}`, param, code)
+	}
+	for name, c := range map[string]struct {
+		status int
+		text   string
+		want   string
+	}{
+		"a wrong key":         {401, refused("invalid_api_key", "null"), "app-key: "},
+		"no user":             {400, refused("missing_required_parameter", `"user"`), "See the flag --user."},
+		"no model":            {404, refused("model_not_found", `"model"`), "See the flag --model."},
+		"another member":      {400, refused("unsupported_parameter", `"canary"`), "unsupported-parameter: "},
+		"the device":          {502, refused("timeout", "null"), "The device reports: The model server did not finish"},
+		"a device of others":  {502, refused("canary", "null"), "The device reports: "},
+		"another code":        {500, refused("canary", "null"), "server-answer: "},
+		"no code":             {500, refused("", "null"), "server-answer: "},
+		"the app's own shape": {404, `{"error":"app-path"}`, "server-answer: "},
+		"no JSON":             {502, `<html>canary`, "server-answer: "},
+	} {
+		err := chatRefusal(c.status, []byte(c.text))
+		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestChatFollowsNobody holds that a site's answer cannot send the key elsewhere.
+func TestChatFollowsNobody(t *testing.T) {
+	_, errs, err := talkTo(t, "one", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/chat/completions" {
+			t.Errorf("%s was asked too", r.URL.Path)
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
+	if err != nil || !strings.Contains(errs, "(server-answer)") {
+		t.Errorf("%v %q", err, errs)
+	}
+}
+
+func TestPromptOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		words []string
+		in    string
+		want  string // empty where it is refused
+	}{
+		"words":             {[]string{"a", "b"}, "x", "a b"},
+		"standard input":    {nil, "a\nb\r\n\n", "a\nb"},
+		"nothing":           {nil, "\n", ""},
+		"an empty word":     {[]string{""}, "x", ""},
+		"no UTF-8":          {nil, "\xff", ""},
+		"the longest":       {nil, strings.Repeat("é", 1_000_000), strings.Repeat("é", 1_000_000)},
+		"longer":            {nil, strings.Repeat("a", 1_000_001), ""},
+		"much longer":       {nil, strings.Repeat("\n", 5_000_000) + "a", ""},
+		"four bytes a unit": {nil, strings.Repeat("😀", 500_000), strings.Repeat("😀", 500_000)},
+	} {
+		got, err := promptOf(c.words, strings.NewReader(c.in))
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %.20q %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,518 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/site/sqlite"
+	"github.com/allodhq/allod/site/storetest"
+	"github.com/allodhq/allod/wire/ai"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func storeIn(t *testing.T, dir string) site.Store {
+	t.Helper()
+	store, err := sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(dir, "site.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// end stores a job and ends it now.
+func end(t *testing.T, store site.Store, id ai.JobID, owner ai.Owner) {
+	t.Helper()
+	now := ai.MillisOf(time.Now())
+	if _, _, err := store.Jobs().Enqueue(context.Background(), storetest.Job(id, owner, now)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Jobs().Cancel(context.Background(), site.CancelRequest{ID: id, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// receiver is an endpoint that needs no network.
+type receiver struct {
+	mu    sync.Mutex
+	began time.Time
+	got   []string        // job, id
+	at    []time.Duration // since it began
+	// answer is asked at each request, counted from 1.
+	answer func(r *http.Request, n int) (*http.Response, error)
+}
+
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(body), `"jobId":"`)
+	job, _, _ := strings.Cut(rest, `"`)
+	r.mu.Lock()
+	r.got = append(r.got, job+" "+req.Header.Get("Webhook-Id"))
+	// The store itself may wait for microseconds.
+	r.at = append(r.at, time.Since(r.began).Truncate(time.Millisecond))
+	n := len(r.got)
+	r.mu.Unlock()
+	if r.answer == nil {
+		return status(200), nil
+	}
+	return r.answer(req, n)
+}
+
+func (r *receiver) jobs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []string{}
+	for _, g := range r.got {
+		job, _, _ := strings.Cut(g, " ")
+		list = append(list, job)
+	}
+	return list
+}
+
+func status(code int, header ...string) *http.Response {
+	h := http.Header{}
+	if len(header) > 0 {
+		h.Set("Retry-After", header[0])
+	}
+	return &http.Response{StatusCode: code, Header: h, Body: http.NoBody}
+}
+
+// deliverTo starts a deliverer whose endpoints are receivers. Each wait is the
+// longest.
+func deliverTo(t *testing.T, store site.Store, log *slog.Logger, receivers ...*receiver) *Deliverer {
+	t.Helper()
+	c := Config{Store: store, Logger: log}
+	for i := range receivers {
+		c.Endpoints = append(c.Endpoints, Endpoint{URL: "https://hooks.example/" + itoa(i), Secrets: []Secret{secret(t, short)}})
+	}
+	d, targets, err := open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range receivers {
+		if r.began.IsZero() {
+			r.began = time.Now()
+		}
+		targets[i].client.Transport = r
+	}
+	d.jitter = func(n int64) int64 { return n - 1 }
+	d.start(targets)
+	return d
+}
+
+func numbers(d *Deliverer) string {
+	var list []string
+	for name := range Numbers {
+		name, _ = strings.CutPrefix(name, "webhooks_")
+		list = append(list, strings.TrimSuffix(name, "_total")+" "+fmt.Sprint(d.Number("webhooks_"+name)))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// inTime runs a test in a bubble with a store.
+func inTime(t *testing.T, run func(t *testing.T, store site.Store)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store := storeIn(t, dir)
+		defer store.Close()
+		run(t, store)
+	})
+}
+
+// TestBackoff counts the attempts at an endpoint that fails for good: 5 s, 10 s
+// and so on to an hour make 5115 s for ten waits; 70 hours more fit into three
+// days.
+func TestBackoff(t *testing.T) {
+	inTime(t, func(t *testing.T, store site.Store) {
+		var log bytes.Buffer
+		r := &receiver{answer: func(*http.Request, int) (*http.Response, error) { return status(500), nil }}
+		d := deliverTo(t, store, slog.New(slog.NewTextHandler(&log, nil)), r)
+		defer d.Close()
+		end(t, store, "a", "alice")
+		time.Sleep(4 * 24 * time.Hour)
+		synctest.Wait()
+		want := []time.Duration{0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second, 155 * time.Second}
+		if len(r.at) != 81 || !slices.Equal(r.at[:6], want) || r.at[10] != 5115*time.Second || r.at[80] != 257115*time.Second {
+			t.Errorf("%d attempts at %v", len(r.at), r.at)
+		}
+		if len(slices.Compact(r.got)) != 1 {
+			t.Errorf("the id changed: %v", r.got)
+		}
+		if got := numbers(d); got != "delivered 0, given_up 1, gone 0, retried 80, waiting 0" {
+			t.Error(got)
+		}
+		if !strings.Contains(log.String(), `msg="webhook given up" webhook=webhooks[0] job=a attempt=81 why=http-500`) {
+			t.Errorf("the log does not say so: %.300s", log.String())
+		}
+		if strings.Contains(log.String(), "hooks.example") {
+			t.Error("the log tells the URL")
+		}
+	})
+}
+
+func TestRetryAfterIsObeyed(t *testing.T) {
+	inTime(t, func(t *testing.T, store site.Store) {
+		r := &receiver{answer: func(_ *http.Request, n int) (*http.Response, error) {
+			switch n {
+			case 1:
+				return status(429, "120"), nil
+			case 2:
+				return status(503, "86400"), nil
+			}
+			return status(204), nil
+		}}
+		d := deliverTo(t, store, nil, r)
+		defer d.Close()
+		end(t, store, "a", "alice")
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if want := []time.Duration{0, 2 * time.Minute, time.Hour + 2*time.Minute}; !slices.Equal(r.at, want) {
+			t.Errorf("attempts at %v, want %v", r.at, want)
+		}
+		if got := numbers(d); got != "delivered 1, given_up 0, gone 0, retried 2, waiting 0" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestSlowEndpoint holds that an endpoint that never answers holds up nobody else,
+// and itself only for the time of an attempt.
+func TestSlowEndpoint(t *testing.T) {
+	inTime(t, func(t *testing.T, store site.Store) {
+		slow := &receiver{answer: func(r *http.Request, _ int) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}}
+		fast := &receiver{}
+		d := deliverTo(t, store, nil, slow, fast)
+		defer d.Close()
+		for i := range 20 {
+			end(t, store, ai.JobID(itoa(i)), "alice")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(fast.jobs()); n != 20 {
+			t.Errorf("the fast one got %d by %v", n, fast.at)
+		}
+		if n := len(slow.jobs()); n > maxAtOnce {
+			t.Errorf("the slow one has %d at once", n)
+		}
+		time.Sleep(3 * attemptTime)
+		synctest.Wait()
+		if got := slow.jobs(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 20 {
+			t.Errorf("the slow one was asked for %v", got)
+		}
+	})
+}
+
+func TestGone(t *testing.T) {
+	inTime(t, func(t *testing.T, store site.Store) {
+		var log bytes.Buffer
+		leaving := true
+		r := &receiver{answer: func(*http.Request, int) (*http.Response, error) {
+			if leaving {
+				return status(410), nil
+			}
+			return status(200), nil
+		}}
+		other := &receiver{}
+		d := deliverTo(t, store, slog.New(slog.NewTextHandler(&log, nil)), r, other)
+		end(t, store, "a", "alice")
+		time.Sleep(time.Minute)
+		end(t, store, "b", "alice")
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if got := r.jobs(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("one that is gone got %v", got)
+		}
+		if got := other.jobs(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("the other got %v", got)
+		}
+		if got := numbers(d); got != "delivered 2, given_up 0, gone 1, retried 1, waiting 2" || !strings.Contains(log.String(), "(410)") {
+			t.Errorf("%s\n%s", got, log.String())
+		}
+		_ = d.Close()
+		leaving = false
+		again := deliverTo(t, store, nil, r, other)
+		defer again.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.jobs(); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"a", "a", "b"}) {
+			t.Errorf("after the next start it has %v", got)
+		}
+	})
+}
+
+// TestClose holds that closing waits for an attempt for a while and then cuts it
+// off, and that what was cut off comes again with the same id.
+func TestClose(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		takes time.Duration
+		close time.Duration
+		comes int
+	}{
+		{"a quick one", 2 * time.Second, 2 * time.Second, 1},
+		{"a slow one", 10 * time.Second, grace, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, store site.Store) {
+				r := &receiver{answer: func(r *http.Request, n int) (*http.Response, error) {
+					if n == 1 {
+						select {
+						case <-time.After(test.takes):
+						case <-r.Context().Done():
+							return nil, r.Context().Err()
+						}
+					}
+					return status(200), nil
+				}}
+				d := deliverTo(t, store, nil, r)
+				end(t, store, "a", "alice")
+				time.Sleep(time.Millisecond) // it has begun
+				synctest.Wait()
+				start := time.Now()
+				end(t, store, "b", "alice")
+				_ = d.Close()
+				if took := time.Since(start) + time.Millisecond; took/time.Second != test.close/time.Second {
+					t.Errorf("closing took %v", took)
+				}
+				if got := r.jobs(); !slices.Equal(got, []string{"a"}) {
+					t.Errorf("before the end: %v", got)
+				}
+				d = deliverTo(t, store, nil, r)
+				defer d.Close()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				ids := map[string]int{}
+				for _, g := range r.got {
+					ids[g]++
+				}
+				if len(ids) != 2 || len(r.got) != test.comes+1 {
+					t.Errorf("delivered %v", r.got)
+				}
+			})
+		})
+	}
+}
+
+// TestStoreInTrouble holds that a deliverer outlasts errors of its store.
+func TestStoreInTrouble(t *testing.T) {
+	inTime(t, func(t *testing.T, store site.Store) {
+		r := &receiver{}
+		broken := &trouble{HookStore: store.Hooks()}
+		d := deliverTo(t, hooked{store, broken}, nil, r)
+		defer d.Close()
+		broken.set(errors.New("disk"), nil)
+		for i := range 60 {
+			end(t, store, ai.JobID(itoa(i)), "alice")
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if n := broken.asked(); n < 5 || n > 20 {
+			t.Errorf("a store in trouble was asked %d times in a minute", n)
+		}
+		if d.Number("webhooks_waiting") != -1 {
+			t.Error("a number that cannot be told is told")
+		}
+		// What cannot be recorded comes again when its hold ends, with the same id.
+		broken.set(nil, errors.New("disk"))
+		time.Sleep(hold)
+		synctest.Wait()
+		broken.set(nil, nil)
+		time.Sleep(2 * hold)
+		synctest.Wait()
+		ids := slices.Compact(slices.Sorted(slices.Values(r.got)))
+		if len(ids) != 60 || len(r.got) < 120 || d.Number("webhooks_delivered_total") != 60 {
+			t.Errorf("%d messages of %d events, %s", len(r.got), len(ids), numbers(d))
+		}
+	})
+}
+
+type hooked struct {
+	site.Store
+	hooks site.HookStore
+}
+
+func (h hooked) Hooks() site.HookStore { return h.hooks }
+
+// trouble fails as it is told to.
+type trouble struct {
+	site.HookStore
+	mu         sync.Mutex
+	take, done error
+	takes      int
+}
+
+func (s *trouble) set(take, done error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.take, s.done, s.takes = take, done, 0
+}
+
+func (s *trouble) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takes
+}
+
+func (s *trouble) Take(ctx context.Context, t site.HookTake) ([]site.HookEvent, ai.Millis, error) {
+	s.mu.Lock()
+	s.takes++
+	err := s.take
+	s.mu.Unlock()
+	if err != nil {
+		return nil, 0, err
+	}
+	return s.HookStore.Take(ctx, t)
+}
+
+func (s *trouble) Done(ctx context.Context, hook site.HookID, job ai.JobID) error {
+	s.mu.Lock()
+	err := s.done
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.HookStore.Done(ctx, hook, job)
+}
+
+func (s *trouble) Waiting(ctx context.Context) (int, error) {
+	s.mu.Lock()
+	err := s.take
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return s.HookStore.Waiting(ctx)
+}
+
+// TestOpen delivers over a real connection, as a user of the package does. The
+// reference library verifies each message.
+func TestOpen(t *testing.T) {
+	verify, err := standardwebhooks.NewWebhook(short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err := errors.Join(err, verify.Verify(body, r.Header)); err != nil {
+			t.Error(err)
+		}
+		got <- string(body)
+	}))
+	defer server.Close()
+	store := storeIn(t, t.TempDir())
+	defer store.Close()
+	d, err := Open(t.Context(), Config{Store: store, Private: loopback, Endpoints: []Endpoint{{
+		URL: server.URL, Secrets: []Secret{secret(t, short)}, Owners: []ai.Owner{"alice"}, States: []ai.State{ai.StateCanceled},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, store, "b", "bob")
+	end(t, store, "a", "alice")
+	select {
+	case body := <-got:
+		if !strings.HasSuffix(body, `"data":{"jobId":"a","owner":"alice","kind":"llm.generate","state":"canceled","reason":"app"}}`) {
+			t.Error(body)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing was delivered")
+	}
+	if err := d.Close(); err != nil || len(got) > 0 {
+		t.Errorf("%v, and %d more were delivered", err, len(got))
+	}
+	// With no endpoint nothing is kept.
+	d, err = Open(t.Context(), Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, store, "c", "alice")
+	if n := d.Number("webhooks_waiting"); n != 0 {
+		t.Errorf("%v events wait for nobody", n)
+	}
+	if d.Number("nothing") != 0 || d.Close() != nil {
+		t.Error("another number is told")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	s := secret(t, short)
+	ok := func() Endpoint { return Endpoint{URL: "https://a.example/", Secrets: []Secret{s}} }
+	with := func(change func(e *Endpoint)) []Endpoint {
+		e := ok()
+		change(&e)
+		return []Endpoint{e}
+	}
+	many := func(n int) (list []Endpoint) {
+		for i := range n {
+			e := ok()
+			e.URL += itoa(i)
+			list = append(list, e)
+		}
+		return list
+	}
+	store := storeIn(t, t.TempDir())
+	defer store.Close()
+	for _, test := range []struct {
+		name   string
+		config Config
+		want   *refusal.Kind
+	}{
+		{"sixteen", Config{Endpoints: many(MaxEndpoints)}, nil},
+		{"seventeen", Config{Endpoints: many(MaxEndpoints + 1)}, ErrConfig},
+		{"the same URL twice", Config{Endpoints: []Endpoint{ok(), {URL: "HTTPS://A.example:443", Secrets: []Secret{s}}}}, ErrConfig},
+		{"no URL", Config{Endpoints: []Endpoint{{Secrets: []Secret{s}}}}, ErrURL},
+		{"a private address", Config{Endpoints: with(func(e *Endpoint) { e.URL = "https://10.0.0.1/" })}, ErrAddress},
+		{"no secret", Config{Endpoints: with(func(e *Endpoint) { e.Secrets = nil })}, ErrConfig},
+		{"an empty secret", Config{Endpoints: with(func(e *Endpoint) { e.Secrets = []Secret{s, {}} })}, ErrConfig},
+		{"three secrets", Config{Endpoints: with(func(e *Endpoint) { e.Secrets = []Secret{s, s, s} })}, ErrConfig},
+		{"no owner", Config{Endpoints: with(func(e *Endpoint) { e.Owners = []ai.Owner{} })}, ErrConfig},
+		{"an empty owner", Config{Endpoints: with(func(e *Endpoint) { e.Owners = []ai.Owner{""} })}, ErrConfig},
+		{"many owners", Config{Endpoints: with(func(e *Endpoint) { e.Owners = slices.Repeat([]ai.Owner{"a"}, MaxOwners+1) })}, ErrConfig},
+		{"no state", Config{Endpoints: with(func(e *Endpoint) { e.States = []ai.State{} })}, ErrConfig},
+		{"a state that ends nothing", Config{Endpoints: with(func(e *Endpoint) { e.States = []ai.State{ai.StateOK, ai.StateRunning} })}, ErrConfig},
+		{"a range that is none", Config{Private: slices.Concat(prefixes("10.0.0.0/8"), prefixes("::ffff:10.0.0.0/104"))}, ErrConfig},
+		{"many ranges", Config{Private: slices.Repeat(prefixes("10.0.0.0/8"), MaxPrivate+1)}, ErrConfig},
+	} {
+		test.config.Store = store
+		d, err := Open(t.Context(), test.config)
+		if (err != nil) != (test.want != nil) || err != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if d != nil {
+			_ = d.Close()
+		}
+	}
+	if _, err := Open(t.Context(), Config{}); !errors.Is(err, ErrConfig) {
+		t.Errorf("without a store: %v", err)
+	}
+	each, whole := Config{Endpoints: []Endpoint{{URL: "https://a.example/"}, {URL: "x"}, {URL: "https://b.example/"}}}.Check()
+	if whole != nil || len(each) != 3 || each[0] != nil || !errors.Is(each[1], ErrURL) || each[2] != nil {
+		t.Errorf("checked: %v, %v", each, whole)
+	}
+}
