@@ -142,7 +142,7 @@ type started struct {
 	Listening string `json:"listening"`
 	SiteKeyID string `json:"siteKeyId"`
 	// AppKeyFile holds the key that the first start made; empty where the file is
-	// gone and the keys are elsewhere.
+	// gone, or its key was removed.
 	AppKeyFile string `json:"appKeyFile"`
 	// WebhookSecretFiles hold what webhooks are signed with, those made now too.
 	WebhookSecretFiles []string `json:"webhookSecretFiles,omitempty"`
@@ -292,13 +292,27 @@ func siteMux(s *site.Site, keys *appapi.Keys, page pairpage.Config, face gateway
 
 // firstAppKey registers the key in a folder's app key file as the site's first,
 // and makes the file where the site never had a key. Once there was any, the file
-// decides nothing any more, whatever it holds. path is empty where no file is.
+// decides nothing any more, whatever it holds. path is empty where no file holds a
+// key that counts.
 func firstAppKey(ctx context.Context, keys *appapi.Keys, dir string) (path string, err error) {
 	path = filepath.Join(dir, appKeyFile)
 	if exists(path) {
-		k, err := readAppKey(path)
+		had, err := keys.Had(ctx)
 		if err != nil {
 			return "", err
+		}
+		k, private, err := openAppKey(path)
+		counts := err == nil
+		if had && err == nil {
+			counts, err = keys.Count(ctx, k.Hash())
+		}
+		switch {
+		case had && !counts:
+			return "", nil // what the file holds opens nothing
+		case err != nil:
+			return "", err
+		case !private:
+			return "", ErrAppKeyFile
 		}
 		return path, keys.AddFirst(ctx, k.Hash())
 	}
@@ -317,19 +331,29 @@ func firstAppKey(ctx context.Context, keys *appapi.Keys, dir string) (path strin
 	return path, keys.AddFirst(ctx, k.Hash())
 }
 
-func readAppKey(path string) (k appapi.Key, err error) {
+// readAppKey reads an app key file that other users are kept out of.
+func readAppKey(path string) (appapi.Key, error) {
+	k, private, err := openAppKey(path)
+	if err == nil && !private {
+		err = ErrAppKeyFile
+	}
+	return k, err
+}
+
+// openAppKey reads an app key file, and says whether other users are kept out.
+func openAppKey(path string) (k appapi.Key, private bool, err error) {
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > 1024 || info.Mode().Perm()&0o077 != 0 {
-		return k, ErrAppKeyFile.Because(err)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 1024 {
+		return k, false, ErrAppKeyFile.Because(err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return k, ErrAppKeyFile.Because(err)
+		return k, false, ErrAppKeyFile.Because(err)
 	}
 	if k, err = appapi.ParseKey(strings.TrimSpace(string(text))); err != nil {
-		return k, ErrAppKeyFile
+		return k, false, ErrAppKeyFile
 	}
-	return k, nil
+	return k, info.Mode().Perm()&0o077 == 0, nil
 }
 
 // metrics are the process's numbers, the store's and the webhooks'.

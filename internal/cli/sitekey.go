@@ -144,13 +144,20 @@ again: store it where the app reads its secrets.`,
 			for _, s := range scopes {
 				r.Scopes = append(r.Scopes, site.Scope(s))
 			}
+			// The same words for what no key can be, whether the site runs or not.
+			n := site.NewAppKey{Name: r.Name, Scopes: r.Scopes, Owner: r.Owner}
+			if err := n.Check(); err != nil {
+				return err
+			}
 			added, err := keys.Add(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
 			err = print(cmd, env, newKeyReport{reportOf(added), k.Text()}, func(w io.Writer) error {
-				fmt.Fprintf(env.Err, "Made the key %s, %s. It is shown this once:\n", added.ID, rights(added))
-				_, err := fmt.Fprintln(w, k.Text())
+				if _, err := fmt.Fprintln(w, k.Text()); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(env.Err, "Made the key %s, %s. It was shown this once.\n", added.ID, rights(added))
 				return err
 			})
 			if err != nil {

@@ -146,10 +146,11 @@ func TestFirstAppKey(t *testing.T) {
 		"a new folder":              {"", 0, false, "made first"},
 		"an older folder":           {other, 0o600, false, "kept first"},
 		"keys and no file":          {"", 0, true, "absent"},
-		"keys and a file":           {other, 0o600, true, "kept"},
+		"keys and a file":           {other, 0o600, true, "passed over"},
 		"a file for others":         {other, 0o640, false, "app-key-file"},
 		"a damaged file":            {"canary", 0o600, false, "app-key-file"},
-		"keys and a damaged file":   {"canary", 0o600, true, "app-key-file"},
+		"keys and a damaged file":   {"canary", 0o600, true, "passed over"},
+		"keys and one for others":   {other, 0o640, true, "passed over"},
 		"a key with something more": {other + "canary", 0o600, false, "app-key-file"},
 	} {
 		dir, store := keyFolder(t)
@@ -181,6 +182,8 @@ func TestFirstAppKey(t *testing.T) {
 				is = strings.SplitN(err.Error(), ":", 2)[0]
 			case got == "" && text == nil:
 				is = "absent"
+			case got == "" && string(text) == c.file:
+				is = "passed over"
 			case got == path && string(text) == c.file:
 				is = "kept"
 			case got == path && c.file == "":

@@ -116,6 +116,16 @@ func (k *Keys) Had(ctx context.Context) (bool, error) {
 	return len(all) > 0, err
 }
 
+// Count reports whether the key of a hash counts: it was registered, and not
+// removed.
+func (k *Keys) Count(ctx context.Context, hash [32]byte) (bool, error) {
+	_, err := k.store.Find(ctx, hash)
+	if errors.Is(err, site.ErrNoAppKey) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (k *Keys) add(ctx context.Context, r KeyRequest, first bool) (site.AppKey, error) {
 	n := site.NewAppKey{
 		// The hash of 32 random bytes says nothing of them, and neither does its

@@ -16,6 +16,7 @@ import (
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/appapi"
 	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
 )
 
 func TestAccess(t *testing.T) {
@@ -112,6 +113,32 @@ func TestScopes(t *testing.T) {
 	}
 	if w := a.call(a.key("two", "", "read", "enqueue"), "GET", "/v1/jobs/a", ""); w.Code != http.StatusOK {
 		t.Errorf("one of two scopes: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestAskingIsNotReading holds that a key that may only ask learns nothing of what
+// came of a job, neither by asking again under its id nor by canceling it.
+func TestAskingIsNotReading(t *testing.T) {
+	a := newApp(t)
+	a.start(1)
+	runner := ai.RunnerID(a.must(200, "POST", "/v1/pairings/CODE-0001/approve", `{"owner":"alice"}`)["id"].(string))
+	a.ask("a", "alice")
+	a.finish(runner, 1, ai.RunMetadata{Model: "canary-model", BackendClass: backend.HTTP}, &ai.Usage{Prompt: 3}, ai.Answer{Text: "canary-answer"})
+	const again = `{"kind":"llm.generate","id":"a","owner":"alice",` + payload + `}`
+	asks, reads := a.key("asks", "", appapi.ScopeEnqueue), a.key("reads too", "", appapi.ScopeEnqueue, appapi.ScopeRead)
+	for _, c := range []struct{ path, body string }{{"/v1/jobs", again}, {"/v1/jobs/a/cancel", ""}} {
+		w := a.call(asks, "POST", c.path, c.body)
+		if w.Code/100 != 2 || !strings.Contains(w.Body.String(), `"state":"ok"`) {
+			t.Errorf("%s: %d %s", c.path, w.Code, w.Body)
+		}
+		for _, member := range []string{"canary", "outcome", "provenance", "usage"} {
+			if strings.Contains(w.Body.String(), member) {
+				t.Errorf("%s: a key that may only ask is told %s: %s", c.path, member, w.Body)
+			}
+		}
+		if w := a.call(reads, "POST", c.path, c.body); !strings.Contains(w.Body.String(), "canary-answer") || !strings.Contains(w.Body.String(), `"usage"`) {
+			t.Errorf("%s: a key that may read too: %s", c.path, w.Body)
+		}
 	}
 }
 

@@ -241,7 +241,7 @@ func (a *api) enqueue(access Access, r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	answer, err := a.describe(r.Context(), j)
+	answer, err := a.describe(r.Context(), access, j)
 	return http.StatusCreated, answer, err
 }
 
@@ -307,12 +307,13 @@ func (a *api) job(access Access, r *http.Request) (int, any, error) {
 			return 0, nil, err
 		}
 	}
-	answer, err := a.describe(r.Context(), j)
+	answer, err := a.describe(r.Context(), access, j)
 	return http.StatusOK, answer, err
 }
 
-// describe is a job as an app sees it, with its outcome if it has one.
-func (a *api) describe(ctx context.Context, j site.Job) (any, error) {
+// describe is a job as an app sees it. What came of it is for keys that may read:
+// one that may only ask learns no more by asking again or by canceling.
+func (a *api) describe(ctx context.Context, access Access, j site.Job) (any, error) {
 	out := jobOf(j)
 	if !j.State.Terminal() {
 		if j.Lease == nil && !j.Blocked() {
@@ -322,6 +323,9 @@ func (a *api) describe(ctx context.Context, j site.Job) (any, error) {
 			}
 			out.NoRunner = found.Why
 		}
+		return out, nil
+	}
+	if !access.May(ScopeRead) {
 		return out, nil
 	}
 	answer, err := a.site.Jobs.Answer(ctx, j.ID)
@@ -343,7 +347,7 @@ func (a *api) cancel(access Access, r *http.Request) (int, any, error) {
 	if j, err = a.site.Jobs.Cancel(r.Context(), j.ID); err != nil {
 		return 0, nil, err
 	}
-	answer, err := a.describe(r.Context(), j)
+	answer, err := a.describe(r.Context(), access, j)
 	return http.StatusOK, answer, err
 }
 
