@@ -17,6 +17,10 @@ const (
 	// tryFor is how long after the end of its job an event is tried. There is one
 	// attempt at least, however late.
 	tryFor = 72 * time.Hour
+	// firstPause and longestPause bound in the same way how long an endpoint that
+	// fails is sent nothing at all.
+	firstPause   = time.Second
+	longestPause = time.Minute
 )
 
 // answer is what came of one attempt.
@@ -60,7 +64,7 @@ func step(e site.HookEvent, now time.Time, jitter func(n int64) int64, a answer)
 	if a.status == 410 {
 		return next{do: gone, at: now, why: a.why}
 	}
-	wait := max(1+time.Duration(jitter(int64(longest(e.Attempts)))), min(a.after, longestWait))
+	wait := max(1+time.Duration(jitter(int64(bound(firstWait, longestWait, e.Attempts)))), min(a.after, longestWait))
 	at := now.Add(wait)
 	if at.After(e.EndedAt.Time().Add(tryFor)) {
 		return next{do: givenUp, why: a.why}
@@ -68,11 +72,12 @@ func step(e site.HookEvent, now time.Time, jitter func(n int64) int64, a answer)
 	return next{do: again, at: at, why: a.why}
 }
 
-// longest is the bound of the wait after so many attempts.
-func longest(attempts int) time.Duration {
-	doublings := max(attempts-1, 0)
-	if doublings >= bits.Len64(uint64(longestWait/firstWait)) {
-		return longestWait
+// bound is what a wait is a random part of after so many failures: first, doubled
+// with each failure after the first one, up to longest.
+func bound(first, longest time.Duration, failures int) time.Duration {
+	doublings := max(failures-1, 0)
+	if doublings >= bits.Len64(uint64(longest/first)) {
+		return longest
 	}
-	return min(firstWait<<doublings, longestWait)
+	return min(first<<doublings, longest)
 }

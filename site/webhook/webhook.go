@@ -206,14 +206,23 @@ func (d *Deliverer) work(ctx context.Context, t *target, log *slog.Logger) {
 	defer stop()
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
+	var h health
 	for ctx.Err() == nil {
 		now := ai.MillisOf(d.clock())
 		events, at, err := d.hooks.Take(ctx, site.HookTake{Hook: t.id, Max: maxAtOnce, Hold: hold, Now: now})
 		if len(events) > 0 {
-			if d.deliver(t, log, events) {
+			made := d.deliver(t, log, events)
+			if slices.ContainsFunc(made, func(n next) bool { return n.do == gone }) {
 				d.gone.Add(1)
 				log.ErrorContext(ctx, "the endpoint is gone (410) and gets nothing until the next start")
 				return
+			}
+			if wait := d.rest(&h, log, made); wait > 0 {
+				timer.Reset(wait)
+				select {
+				case <-ctx.Done():
+				case <-timer.C:
+				}
 			}
 			continue
 		}
@@ -242,30 +251,57 @@ func (d *Deliverer) work(ctx context.Context, t *target, log *slog.Logger) {
 	}
 }
 
-// deliver makes one attempt for each event, all at once, and reports whether the
-// endpoint said that it is gone.
-func (d *Deliverer) deliver(t *target, log *slog.Logger, events []site.HookEvent) bool {
-	var all sync.WaitGroup
-	var left atomic.Bool
-	for _, e := range events {
-		all.Go(func() {
-			if d.attempt(t, log.With("job", e.Job, "attempt", e.Attempts), e) == gone {
-				left.Store(true)
+// health is how an endpoint does.
+type health struct {
+	failures int       // how often in a row it took nothing of what it was sent at once
+	since    time.Time // when that began
+}
+
+// rest says how long an endpoint is sent nothing, by what came of the attempts
+// that were made at once. Each event waits for itself besides; but many events that
+// fail fast would be many attempts all the same.
+func (d *Deliverer) rest(h *health, log *slog.Logger, made []next) time.Duration {
+	why := ""
+	for _, n := range made {
+		if n.do == delivered {
+			if h.failures > 0 {
+				log.InfoContext(d.attempts, "the endpoint works again", "after", d.clock().Sub(h.since))
 			}
-		})
+			*h = health{}
+			return 0
+		}
+		why = max(why, n.why)
+	}
+	if why == "" || d.attempts.Err() != nil {
+		return 0 // it was not asked, or not left the time to answer
+	}
+	if h.failures == 0 {
+		h.since = d.clock()
+		log.WarnContext(d.attempts, "the endpoint fails, and is tried less and less often until it works", "why", why)
+	}
+	h.failures++
+	return 1 + time.Duration(d.jitter(int64(bound(firstPause, longestPause, h.failures))))
+}
+
+// deliver makes one attempt for each event, all at once.
+func (d *Deliverer) deliver(t *target, log *slog.Logger, events []site.HookEvent) []next {
+	var all sync.WaitGroup
+	made := make([]next, len(events))
+	for i, e := range events {
+		all.Go(func() { made[i] = d.attempt(t, log.With("job", e.Job, "attempt", e.Attempts), e) })
 	}
 	all.Wait()
-	return left.Load()
+	return made
 }
 
 // attempt makes one attempt and records what follows. What cannot be recorded
 // comes again when its hold ends.
-func (d *Deliverer) attempt(t *target, log *slog.Logger, e site.HookEvent) verdict {
+func (d *Deliverer) attempt(t *target, log *slog.Logger, e site.HookEvent) next {
 	ctx := d.attempts
 	body, err := message(e)
 	if err != nil {
 		log.ErrorContext(ctx, "a webhook cannot be written", "error", refusal.From(err))
-		return again
+		return next{do: again}
 	}
 	a := t.send(ctx, messageID(t.id, e.Job, e.EndedAt), d.clock(), body)
 	n := step(e, d.clock(), d.jitter, a)
@@ -286,7 +322,7 @@ func (d *Deliverer) attempt(t *target, log *slog.Logger, e site.HookEvent) verdi
 	}
 	if err != nil {
 		log.ErrorContext(ctx, "recording an attempt failed", "error", refusal.From(err))
-		return n.do
+		return n
 	}
 	switch n.do {
 	case delivered:
@@ -297,9 +333,9 @@ func (d *Deliverer) attempt(t *target, log *slog.Logger, e site.HookEvent) verdi
 		log.ErrorContext(ctx, "webhook given up", "why", n.why)
 	default:
 		d.retried.Add(1)
-		log.WarnContext(ctx, "webhook failed, and is tried again", "why", n.why, "at", n.at)
+		log.DebugContext(ctx, "webhook failed, and is tried again", "why", n.why, "at", n.at)
 	}
-	return n.do
+	return n
 }
 
 // Numbers are the names of what [Deliverer.Number] tells, each with what it

@@ -198,7 +198,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 }
 
 // TestSlowEndpoint holds that an endpoint that never answers holds up nobody else,
-// and itself only for the time of an attempt.
+// and itself only for the time of its attempts and rests: four rounds of up to eight
+// begin within 52 s, after three attempts of 15 s and rests of 1, 2 and 4 s.
 func TestSlowEndpoint(t *testing.T) {
 	inTime(t, func(t *testing.T, store site.Store) {
 		slow := &receiver{answer: func(r *http.Request, _ int) (*http.Response, error) {
@@ -219,12 +220,138 @@ func TestSlowEndpoint(t *testing.T) {
 		if n := len(slow.jobs()); n > maxAtOnce {
 			t.Errorf("the slow one has %d at once", n)
 		}
-		time.Sleep(3 * attemptTime)
+		time.Sleep(4 * attemptTime)
 		synctest.Wait()
 		if got := slow.jobs(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 20 {
 			t.Errorf("the slow one was asked for %v", got)
 		}
 	})
+}
+
+// TestFailingEndpointRests holds that an endpoint that fails fast is asked by rounds
+// and not by events: after rests of 1, 2, 4 and so on to 60 s. Where it works again,
+// what is due comes at once, and the next failure begins anew.
+func TestFailingEndpointRests(t *testing.T) {
+	const second = time.Second
+	inTime(t, func(t *testing.T, store site.Store) {
+		var log bytes.Buffer
+		r := &receiver{}
+		fails := func() bool { at := time.Since(r.began); return at < 400*second || at > 5000*second && at < 5002*second }
+		r.answer = func(*http.Request, int) (*http.Response, error) {
+			if fails() {
+				return status(500), nil
+			}
+			return status(200), nil
+		}
+		d := deliverTo(t, store, slog.New(slog.NewTextHandler(&log, nil)), r)
+		defer d.Close()
+		const events = 120
+		for i := range events {
+			end(t, store, ai.JobID(itoa(i)), "alice")
+		}
+		time.Sleep(400 * second)
+		synctest.Wait()
+		var rounds []time.Duration
+		most, n := 0, 0
+		for i, at := range r.at {
+			if n++; i == 0 || at != r.at[i-1] {
+				rounds, n = append(rounds, at), 1
+			}
+			most = max(most, n)
+		}
+		want := []time.Duration{0, 1 * second, 3 * second, 7 * second, 15 * second, 31 * second, 63 * second, 123 * second, 183 * second, 243 * second, 303 * second, 363 * second}
+		if !slices.Equal(rounds, want) || most != maxAtOnce {
+			t.Errorf("rounds at %v, of %d at most; want %v", rounds, most, want)
+		}
+		time.Sleep(24 * second) // past 423 s, where it is asked next
+		synctest.Wait()
+		if n := d.Number("webhooks_delivered_total"); n < events/2 {
+			t.Errorf("%v were delivered as soon as it worked again", n)
+		}
+		time.Sleep(2000 * second)
+		synctest.Wait()
+		if got := numbers(d); !strings.HasPrefix(got, "delivered 120, given_up 0,") {
+			t.Error(got)
+		}
+		lines := log.String()
+		for text, want := range map[string]int{
+			`level=WARN msg="the endpoint fails, and is tried less and less often until it works" webhook=webhooks[0] why=http-500`: 1,
+			`level=INFO msg="the endpoint works again" webhook=webhooks[0] after=7m3s`:                                              1,
+			"level=WARN": 1, `msg="webhook delivered"`: events, "webhook failed": 0, "\n": events + 2,
+		} {
+			if n := strings.Count(lines, text); n != want {
+				t.Errorf("the log has %d of %q, want %d", n, text, want)
+			}
+		}
+
+		time.Sleep(time.Until(r.began.Add(5001 * second)))
+		asked := len(r.jobs())
+		end(t, store, "x", "alice")
+		time.Sleep(second / 2)
+		end(t, store, "y", "alice")
+		time.Sleep(second)
+		synctest.Wait()
+		if got := r.at[asked:]; !slices.Equal(got, []time.Duration{5001 * second, 5002 * second}) {
+			t.Errorf("the next failure was followed at %v", got)
+		}
+	})
+}
+
+// TestCloseWhileResting holds that a rest ends with the deliverer.
+func TestCloseWhileResting(t *testing.T) {
+	inTime(t, func(t *testing.T, store site.Store) {
+		r := &receiver{answer: func(*http.Request, int) (*http.Response, error) { return status(500), nil }}
+		d := deliverTo(t, store, nil, r)
+		end(t, store, "a", "alice")
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		start := time.Now()
+		_ = d.Close()
+		if took := time.Since(start); took > 0 || len(r.jobs()) != 1 {
+			t.Errorf("closing took %v, after %d attempts", took, len(r.jobs()))
+		}
+	})
+}
+
+func TestRest(t *testing.T) {
+	const second = time.Second
+	var (
+		no     = next{do: again, why: "http-500"}
+		over   = next{do: givenUp, why: "name"}
+		yes    = next{do: delivered}
+		unsent = next{do: again}
+	)
+	d := &Deliverer{clock: time.Now}
+	d.attempts, d.cut = context.WithCancel(t.Context())
+	for _, test := range []struct {
+		name   string
+		rounds [][]next
+		want   []time.Duration // with the longest waits
+	}{
+		{"it works", [][]next{{yes}, {yes, yes}}, []time.Duration{0, 0}},
+		{"it fails", [][]next{{no}, {no}, {no}, {no}, {no}, {no}, {no}, {no}},
+			[]time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, time.Minute, time.Minute}},
+		{"many at once are one failure", [][]next{{no, no, over}, {no, no, no, no}}, []time.Duration{second, 2 * second}},
+		{"one that is given up", [][]next{{over}}, []time.Duration{second}},
+		{"some work", [][]next{{no, yes}, {yes, no, no}}, []time.Duration{0, 0}},
+		{"it works again", [][]next{{no}, {no}, {no, yes}, {no}}, []time.Duration{second, 2 * second, 0, second}},
+		{"what was not sent says nothing", [][]next{{no}, {unsent}, {no}, {unsent, no}}, []time.Duration{second, 0, 2 * second, 4 * second}},
+	} {
+		for part, jitter := range map[time.Duration]func(int64) int64{1: func(n int64) int64 { return n - 1 }, 2: func(n int64) int64 { return n/2 - 1 }} {
+			d.jitter = jitter
+			var h health
+			for i, made := range test.rounds {
+				if got := d.rest(&h, slog.New(slog.DiscardHandler), made); got != test.want[i]/part {
+					t.Errorf("%s: rest %d is %v, want %v", test.name, i, got, test.want[i]/part)
+				}
+			}
+		}
+	}
+	d.jitter = func(int64) int64 { return 0 }
+	d.cut()
+	if got := d.rest(new(health), slog.New(slog.DiscardHandler), []next{no}); got != 0 {
+		t.Errorf("after attempts that were cut off it rests for %v", got)
+	}
 }
 
 func TestGone(t *testing.T) {
