@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -116,6 +117,7 @@ func promptOf(words []string, in io.Reader) (string, error) {
 type chatClient struct {
 	server           client.Server
 	key, user, model string
+	transport        http.RoundTripper // nil is the usual one
 }
 
 type chatTurn struct {
@@ -145,11 +147,51 @@ func (r chatReport) show(env Env) error {
 	return err
 }
 
-// maxChatAnswer bounds what is read of a site's answer, in bytes: the longest that
-// a device may give, every character escaped.
-const maxChatAnswer = 96 << 20
+// maxChatAnswer bounds a site's answer, in bytes: more than a person reads.
+const maxChatAnswer = 8 << 20
 
-// ask asks for the next turn. The job is canceled if the wait for it is stopped.
+// How long an answer is waited for, and then how long the site may take to cancel
+// the job.
+const (
+	chatWait   = 15 * time.Minute
+	cancelWait = 10 * time.Second
+)
+
+// post sends a body to a path of the site and reads the answer. The key goes to
+// this address and nowhere else. It returns client.ErrUnreachable, client.ErrAnswer
+// for what is too long, and the context's error.
+func (c chatClient) post(ctx context.Context, path string, body []byte) (*http.Response, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server.String()+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, client.ErrServerURL.Because(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.key)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Allod-Cancel-On-Disconnect", "true")
+	web := http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	failed := func(err error) (*http.Response, []byte, error) {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, client.ErrUnreachable.Because(err)
+	}
+	answer, err := web.Do(r)
+	if err != nil {
+		return failed(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxChatAnswer+1))
+	if err != nil {
+		return failed(err)
+	}
+	if len(text) > maxChatAnswer {
+		return nil, nil, client.ErrAnswer.With("It is longer than 8 MiB.")
+	}
+	return answer, text, nil
+}
+
+// ask asks for the next turn. The job is canceled if the wait for it ends before it
+// is over.
 func (c chatClient) ask(ctx context.Context, turns []chatTurn) (chatReport, error) {
 	body, err := json.Marshal(struct {
 		Model    string     `json:"model"`
@@ -159,32 +201,22 @@ func (c chatClient) ask(ctx context.Context, turns []chatTurn) (chatReport, erro
 	if err != nil {
 		return chatReport{}, ErrUsage.With("The flags and the prompt must be UTF-8.")
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server.String()+"/v1/chat/completions", bytes.NewReader(body))
-	if err != nil {
-		return chatReport{}, client.ErrServerURL.Because(err)
+	waits, end := context.WithTimeout(ctx, chatWait)
+	defer end()
+	answer, text, err := c.post(waits, "/v1/chat/completions", body)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		// The site sees the connection end, and cancels the job.
+		err = client.ErrUnreachable.With("There was no answer within 15 minutes.").Because(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.key)
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Allod-Cancel-On-Disconnect", "true")
-	// The key goes to this address and nowhere else.
-	web := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answer, err := web.Do(r)
 	if err != nil {
-		if ctx.Err() != nil {
-			return chatReport{}, ctx.Err()
-		}
-		return chatReport{}, client.ErrUnreachable.Because(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxChatAnswer))
-	if err != nil {
-		if ctx.Err() != nil {
-			return chatReport{}, ctx.Err()
-		}
-		return chatReport{}, client.ErrUnreachable.Because(err)
+		return chatReport{}, err
 	}
 	if answer.StatusCode != http.StatusOK {
-		return chatReport{}, chatRefusal(answer.StatusCode, text)
+		err := chatRefusal(answer.StatusCode, text)
+		if job := answer.Header.Get("X-Allod-Job"); plainJob(job) && (errors.Is(err, gateway.ErrPending) || errors.Is(err, gateway.ErrStopping)) {
+			err = c.cancel(ctx, job, err)
+		}
+		return chatReport{}, err
 	}
 	var said struct {
 		Choices []struct {
@@ -195,11 +227,33 @@ func (c chatClient) ask(ctx context.Context, turns []chatTurn) (chatReport, erro
 	if json.Unmarshal(text, &said) != nil || len(said.Choices) != 1 {
 		return chatReport{}, client.ErrAnswer
 	}
-	return chatReport{
+	r := chatReport{
 		Answer: said.Choices[0].Message.Content, Finish: said.Choices[0].Finish,
 		Job: answer.Header.Get("X-Allod-Job"), Machine: answer.Header.Get("X-Allod-Machine"),
 		Untrusted: answer.Header.Get("X-Allod-Untrusted") != "false",
-	}, nil
+	}
+	if !plainJob(r.Job) || r.Machine != "own" && r.Machine != "shared" || r.Finish != "stop" && r.Finish != "length" {
+		return chatReport{}, client.ErrAnswer
+	}
+	return r, nil
+}
+
+// plainJob reports whether a text is an id as a gateway gives to its jobs, which
+// can stand in a path and on a terminal.
+func plainJob(id string) bool {
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// cancel cancels a job that goes on although nobody waits for it any more, and
+// returns what is left to say: that it was canceled, or why it is not waited for and
+// its id.
+func (c chatClient) cancel(ctx context.Context, job string, why error) error {
+	ctx, end := context.WithTimeout(ctx, cancelWait)
+	defer end()
+	if answer, _, err := c.post(ctx, "/v1/jobs/"+job+"/cancel", nil); err == nil && answer.StatusCode == http.StatusOK {
+		return gateway.ErrCanceled.With("There was none in the time that the site waits.")
+	}
+	return refusal.From(why).Kind().With("The job is " + job + ".")
 }
 
 // chatRefusal is a site's refusal by its code, in words of our own: those of the

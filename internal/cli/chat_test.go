@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/allodhq/allod/internal/runner/client"
 )
@@ -29,8 +33,17 @@ func talkTo(t *testing.T, in string, answer http.HandlerFunc) (out, errs string,
 	return o.String(), e.String(), err
 }
 
+// chatJob is an id as the gateway gives them.
+var chatJob = strings.Repeat("0f", 16)
+
+func ran(w http.ResponseWriter, machine, untrusted string) {
+	w.Header().Set("X-Allod-Job", chatJob)
+	w.Header().Set("X-Allod-Machine", machine)
+	w.Header().Set("X-Allod-Untrusted", untrusted)
+}
+
 func says(w http.ResponseWriter, content string) {
-	w.Header().Set("X-Allod-Untrusted", "false")
+	ran(w, "own", "false")
 	text, _ := json.Marshal(content)
 	fmt.Fprintf(w, `{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, text)
 }
@@ -55,7 +68,7 @@ func TestTalk(t *testing.T) {
 		case 3:
 			_, _ = io.WriteString(w, "canary, a sign-in page")
 		case 4:
-			w.Header().Set("X-Allod-Untrusted", "true")
+			ran(w, "shared", "true")
 			_, _ = io.WriteString(w, `{"choices":[{"message":{"role":"assistant","content":"theirs"},"finish_reason":"length"}]}`)
 		default:
 			says(w, "answer \x1b[2J\n")
@@ -127,22 +140,121 @@ func TestChatRefusals(t *testing.T) {
 		text   string
 		want   string
 	}{
-		"a wrong key":         {401, refused("invalid_api_key", "null"), "app-key: "},
-		"no user":             {400, refused("missing_required_parameter", `"user"`), "See the flag --user."},
-		"no model":            {404, refused("model_not_found", `"model"`), "See the flag --model."},
-		"another member":      {400, refused("unsupported_parameter", `"canary"`), "unsupported-parameter: "},
-		"the device":          {502, refused("timeout", "null"), "The device reports: The model server did not finish"},
-		"a device of others":  {502, refused("canary", "null"), "The device reports: "},
-		"another code":        {500, refused("canary", "null"), "server-answer: "},
-		"no code":             {500, refused("", "null"), "server-answer: "},
-		"the app's own shape": {404, `{"error":"app-path"}`, "server-answer: "},
-		"no JSON":             {502, `<html>canary`, "server-answer: "},
+		"a wrong key":          {401, refused("invalid_api_key", "null"), "app-key: "},
+		"no user":              {400, refused("missing_required_parameter", `"user"`), "See the flag --user."},
+		"no model":             {404, refused("model_not_found", `"model"`), "See the flag --model."},
+		"another member":       {400, refused("unsupported_parameter", `"canary"`), "unsupported-parameter: "},
+		"the device":           {502, refused("timeout", "null"), "The device reports: The model server did not finish"},
+		"a device of others":   {502, refused("canary", "null"), "The device reports: "},
+		"another code":         {500, refused("canary", "null"), "server-answer: "},
+		"the site's own fault": {500, refused("internal", "null"), "server-answer: "},
+		"no code":              {500, refused("", "null"), "server-answer: "},
+		"the app's own shape":  {404, `{"error":"app-path"}`, "server-answer: "},
+		"no JSON":              {502, `<html>canary`, "server-answer: "},
 	} {
 		err := chatRefusal(c.status, []byte(c.text))
 		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
+}
+
+// TestChatAnswers holds what of an answer is believed.
+func TestChatAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		header, value string
+		finish        string
+		taken         bool
+	}{
+		"as it should be":      {"", "", "stop", true},
+		"cut":                  {"", "", "length", true},
+		"another's machine":    {"X-Allod-Machine", "shared", "stop", true},
+		"no machine":           {"X-Allod-Machine", "", "stop", false},
+		"an odd machine":       {"X-Allod-Machine", "canary", "stop", false},
+		"no job":               {"X-Allod-Job", "", "stop", false},
+		"a job that is a text": {"X-Allod-Job", strings.Repeat("canary!", 4) + "0000", "stop", false},
+		"a long job":           {"X-Allod-Job", strings.Repeat("0", 33), "stop", false},
+		"another end":          {"", "", "canary", false},
+		"no end":               {"", "", "", false},
+	} {
+		out, errs, err := talkTo(t, "one", func(w http.ResponseWriter, _ *http.Request) {
+			ran(w, "own", "false")
+			if c.header != "" {
+				w.Header().Set(c.header, c.value)
+			}
+			fmt.Fprintf(w, `{"choices":[{"message":{"role":"assistant","content":"x"},"finish_reason":%q}]}`, c.finish)
+		})
+		if err != nil || strings.Contains(out, "x") != c.taken || strings.Contains(errs, "(server-answer)") == c.taken || strings.Contains(out+errs, "canary") {
+			t.Errorf("%s: %q %q %v", name, out, errs, err)
+		}
+	}
+	_, errs, _ := talkTo(t, "one", func(w http.ResponseWriter, _ *http.Request) {
+		says(w, strings.Repeat("x", 8<<20))
+	})
+	if !strings.Contains(errs, "longer than 8 MiB") {
+		t.Errorf("a long answer: %.300q", errs)
+	}
+}
+
+// TestChatCancels holds that a job which goes on without anybody who waits is
+// canceled, and named where that fails.
+func TestChatCancels(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   string
+		status int
+		job    string
+		cancel int // the status of the answer; 0 where nobody may ask
+		want   string
+		not    string
+	}{
+		"pending":               {"job_pending", 504, chatJob, 200, "(job-canceled)", chatJob},
+		"pending, and it stays": {"job_pending", 504, chatJob, 500, "The job is " + chatJob, "job-canceled"},
+		"pending without an id": {"job_pending", 504, "", 0, "(job-pending)", "The job is"},
+		"pending with a path":   {"job_pending", 504, "../../../canary/canary/canary/xx", 0, "(job-pending)", "canary"},
+		"the site stops":        {"site_stopping", 503, chatJob, 200, "(job-canceled)", chatJob},
+		"the site is gone":      {"site_stopping", 503, chatJob, 502, "The job is " + chatJob, "job-canceled"},
+		"the device failed":     {"timeout", 502, chatJob, 0, "(device-failed)", "The job is"},
+	} {
+		asked := 0
+		_, errs, err := talkTo(t, "one", func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			if asked == 1 {
+				if c.job != "" {
+					w.Header().Set("X-Allod-Job", c.job)
+				}
+				w.WriteHeader(c.status)
+				fmt.Fprintf(w, `{"error":{"message":"m","type":"server_error","param":null,"code":%q}}`, c.code)
+				return
+			}
+			if body, err := io.ReadAll(r.Body); err != nil || len(body) > 0 || c.cancel == 0 || r.Method != "POST" ||
+				r.URL.Path != "/v1/jobs/"+c.job+"/cancel" || r.Header.Get("Authorization") != "Bearer canary-key" {
+				t.Errorf("%s: %s %s %q", name, r.Method, r.URL.Path, body)
+			}
+			w.WriteHeader(c.cancel)
+		})
+		if err != nil || !strings.Contains(errs, c.want) || strings.Contains(errs, c.not) || (asked == 2) != (c.cancel > 0) {
+			t.Errorf("%s: asked %d times, %q %v", name, asked, errs, err)
+		}
+	}
+}
+
+// TestChatWaits holds that a site which never answers is not waited for for ever.
+func TestChatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		through := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+		at, err := client.ParseServer("http://127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		_, err = chatClient{server: at, key: "k", model: "m", transport: through}.ask(t.Context(), []chatTurn{{"user", "x"}})
+		if !errors.Is(err, client.ErrUnreachable) || !strings.Contains(err.Error(), "15 minutes") || time.Since(begin) != 15*time.Minute {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+	})
 }
 
 // TestChatFollowsNobody holds that a site's answer cannot send the key elsewhere.

@@ -381,6 +381,8 @@ func (c siteConfig) setup(at places) (s siteSetup, problems []problem) {
 			refuse(must(at["owner"], fmt.Sprintf("1 to %d characters without control characters", site.MaxIDUnits)))
 		}
 		switch {
+		case listens(s.Listen) && named(s.Listen):
+			refuse(about(at["owner"], ErrOwnerReach.With("The site listens on a name, which can lead anywhere: a number is needed, such as 127.0.0.1.")))
 		case listens(s.Listen) && !loopback(s.Listen):
 			refuse(about(at["owner"], ErrOwnerReach.With("The site listens on an address that is not a loopback one.")))
 		case s.Origin != "" && !loopbackOrigin(s.Origin):
@@ -509,6 +511,16 @@ func loopback(address string) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// named reports whether an address to listen on has a name for its host.
+func named(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return err != nil
 }
 
 // loopbackOrigin reports whether an origin in its normal form names this machine.

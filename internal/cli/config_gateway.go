@@ -49,7 +49,7 @@ func (c gatewayConfig) setup() (filled gatewayConfig, g gateway.Config, problems
 		if !gateway.Labelable(name) {
 			// The name is what is wrong, so the place is its number in the order of names.
 			problems = append(problems, must(fmt.Sprintf("%s.labels[%d]", gatewayPlace, i),
-				"named by 1 to 64 letters, digits and - _ . : /, and not auto"))
+				"named by 1 to 64 letters, digits and - _ . :, and not auto, . or .."))
 		}
 	}
 	if len(c.Labels) > maxLabels {
@@ -81,6 +81,9 @@ func (c gatewayConfig) setup() (filled gatewayConfig, g gateway.Config, problems
 			problems = append(problems, must(gatewayPlace+d.member, "a time from 1s to 1h, as in 90s"))
 		}
 		*d.into = span
+	}
+	if len(problems) == 0 && g.Grace >= g.Wait {
+		problems = append(problems, must(gatewayPlace+".grace", "shorter than wait"))
 	}
 	g.Labels, g.Drop = c.Labels, c.Drop
 	return c, g, problems

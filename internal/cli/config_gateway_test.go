@@ -17,7 +17,7 @@ import (
 
 func TestGatewaySetup(t *testing.T) {
 	given := gatewayConfig{
-		Labels: map[string]gateway.Label{"friends": {Audience: ai.AudienceNamed}, "a/b": {Kind: ai.KindChat, Audience: ai.AudienceSelf}},
+		Labels: map[string]gateway.Label{"friends": {Audience: ai.AudienceNamed}, "a.b:c": {Kind: ai.KindChat, Audience: ai.AudienceSelf}},
 		Drop:   []string{"temperature", "top_k"}, Wait: "1h", Grace: "1s",
 	}
 	filled, g, problems := given.setup()
@@ -44,18 +44,25 @@ func TestGatewaySetup(t *testing.T) {
 		config gatewayConfig
 		at     string // empty where it is taken
 	}{
-		"the reserved label":  {gatewayConfig{Labels: labels(0, "a", "auto")}, "site.gateway.labels[1]"},
-		"a label with spaces": {gatewayConfig{Labels: labels(0, "canary x")}, "site.gateway.labels[0]"},
-		"many labels":         {gatewayConfig{Labels: labels(64)}, ""},
-		"too many labels":     {gatewayConfig{Labels: labels(65)}, "site.gateway.labels"},
-		"the model dropped":   {gatewayConfig{Drop: []string{"seed", "model"}}, "site.gateway.drop[1]"},
-		"no name dropped":     {gatewayConfig{Drop: []string{"can ary"}}, "site.gateway.drop[0]"},
-		"much dropped":        {gatewayConfig{Drop: slices.Repeat([]string{"seed"}, 64)}, ""},
-		"too much dropped":    {gatewayConfig{Drop: slices.Repeat([]string{"seed"}, 65)}, "site.gateway.drop"},
-		"no time":             {gatewayConfig{Wait: "canary"}, "site.gateway.wait"},
-		"too short a wait":    {gatewayConfig{Wait: "999ms"}, "site.gateway.wait"},
-		"too long a wait":     {gatewayConfig{Wait: "1h1s"}, "site.gateway.wait"},
-		"no grace":            {gatewayConfig{Grace: "0s"}, "site.gateway.grace"},
+		"the reserved label":           {gatewayConfig{Labels: labels(0, "a", "auto")}, "site.gateway.labels[1]"},
+		"a label with spaces":          {gatewayConfig{Labels: labels(0, "canary x")}, "site.gateway.labels[0]"},
+		"many labels":                  {gatewayConfig{Labels: labels(64)}, ""},
+		"too many labels":              {gatewayConfig{Labels: labels(65)}, "site.gateway.labels"},
+		"the model dropped":            {gatewayConfig{Drop: []string{"seed", "model"}}, "site.gateway.drop[1]"},
+		"no name dropped":              {gatewayConfig{Drop: []string{"can ary"}}, "site.gateway.drop[0]"},
+		"much dropped":                 {gatewayConfig{Drop: slices.Repeat([]string{"seed"}, 64)}, ""},
+		"too much dropped":             {gatewayConfig{Drop: slices.Repeat([]string{"seed"}, 65)}, "site.gateway.drop"},
+		"no time":                      {gatewayConfig{Wait: "canary"}, "site.gateway.wait"},
+		"too short a wait":             {gatewayConfig{Wait: "999ms"}, "site.gateway.wait"},
+		"too long a wait":              {gatewayConfig{Wait: "1h1s"}, "site.gateway.wait"},
+		"a label with a slash":         {gatewayConfig{Labels: labels(0, "a/b")}, "site.gateway.labels[0]"},
+		"a label of a dot":             {gatewayConfig{Labels: labels(0, ".")}, "site.gateway.labels[0]"},
+		"a label of dots":              {gatewayConfig{Labels: labels(0, "..")}, "site.gateway.labels[0]"},
+		"a grace as long as the wait":  {gatewayConfig{Wait: "20s", Grace: "20s"}, "site.gateway.grace"},
+		"a longer grace":               {gatewayConfig{Grace: "10m"}, "site.gateway.grace"},
+		"a wait below the usual grace": {gatewayConfig{Wait: "9s"}, "site.gateway.grace"},
+		"a grace a bit shorter":        {gatewayConfig{Wait: "20s", Grace: "19999ms"}, ""},
+		"no grace":                     {gatewayConfig{Grace: "0s"}, "site.gateway.grace"},
 	} {
 		_, _, problems := c.config.setup()
 		var at []string

@@ -275,6 +275,7 @@ func TestOwnerIsForLoopback(t *testing.T) {
 		{siteConfig{Owner: "alice", Listen: "[::]:8080"}, reach},
 		{siteConfig{Owner: "alice", Listen: "192.168.1.5:8080"}, reach},
 		{siteConfig{Owner: "alice", Listen: "localhost:8080"}, reach},
+		{siteConfig{Owner: "alice", Listen: "localhost:0"}, reach},
 		{siteConfig{Owner: "alice", Listen: "box.example:8080"}, reach},
 		{siteConfig{Owner: "alice", Origin: "https://app.example"}, reach},
 		{siteConfig{Owner: "alice", Origin: "http://localhost.app.example"}, reach},
@@ -295,6 +296,8 @@ func TestOwnerIsForLoopback(t *testing.T) {
 			t.Errorf("%+v: %+v, want %s", c.config, problems, c.want)
 		case c.want == reach && !strings.HasSuffix(problems[0].refusal().Detail(), " See site.owner."):
 			t.Errorf("%+v: it does not say where: %s", c.config, problems[0].refusal().Detail())
+		case strings.Contains(problems[0].refusal().Detail(), "a number is needed, such as 127.0.0.1") != slices.Contains([]string{"localhost:8080", "localhost:0", "box.example:8080"}, c.config.Listen):
+			t.Errorf("%+v: %s", c.config, problems[0].refusal().Detail())
 		}
 	}
 }

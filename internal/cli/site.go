@@ -208,6 +208,7 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 	defer func() { _ = deliverer.Close() }()
 	face := setup.gateway
 	face.Site, face.Keys, face.Logger = s, keys, log
+	face.Stopping = ctx // the server lets requests finish from its end on
 	served.Handler = siteMux(s, keys, pairpage.Config{Owner: ai.Owner(setup.Owner), Logger: log}, face)
 	admin, err := httpd.NewAdmin(setup.Data, func(ctx context.Context) error {
 		_, err := store.Keys().Keys(ctx)
@@ -216,11 +217,22 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 	if err != nil {
 		return err
 	}
+	if setup.hidesCallers() {
+		log.Warn("the origin is elsewhere and no proxy is trusted: the limits count all callers as one address; name the proxy's range with --trusted-proxy or trustedProxies")
+	}
 	first := started{server.Address().String(), s.KeyID().String(), appKeyPath, secretFiles}
 	if err := announce(env.Out, first, asJSON); err != nil {
 		return err
 	}
 	return runBoth(ctx, server, admin)
+}
+
+// hidesCallers reports whether everybody seems to call from this machine: people
+// reach the site elsewhere, so through a proxy here, and what it says of them is
+// not believed.
+func (s siteSetup) hidesCallers() bool {
+	return s.Origin != "" && !loopbackOrigin(s.Origin) && pairpage.Loopback(s.Listen) &&
+		len(s.config.TrustedProxies) == 0 && !s.config.NoLimits
 }
 
 func runBoth(ctx context.Context, server, admin *httpd.Server) error {

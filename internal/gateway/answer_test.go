@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/allodhq/allod/internal/database"
+	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/wire/ai"
 )
@@ -57,5 +60,21 @@ func TestUsageAndEnd(t *testing.T) {
 	}
 	if finishReason(site.Answer{}) != "stop" {
 		t.Error("an answer without a provenance")
+	}
+}
+
+// TestEndsInStopping holds which errors stay what they are while a site stops.
+func TestEndsInStopping(t *testing.T) {
+	for _, err := range []error{
+		ErrCanceled, ErrExpired, ErrPending, ErrGivenBack, nobody(site.NonePaired), &problem{what: ErrDevice, code: "timeout"},
+	} {
+		if !ends(err) {
+			t.Errorf("%v is no end", err)
+		}
+	}
+	for _, err := range []error{context.Canceled, database.ErrCancelled.Because(context.Canceled), refusal.Internal} {
+		if ends(err) {
+			t.Errorf("%v is an end", err)
+		}
 	}
 }

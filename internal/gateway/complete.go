@@ -44,18 +44,23 @@ type asked struct {
 
 // complete answers one of the two endpoints that ask a model.
 func (g *gateway) complete(c *call, kind ai.Kind) error {
-	if err := g.enter(c.access.KeyID); err != nil {
+	defer g.leave(c)
+	if err := g.enter(c, ""); err != nil {
 		return err
 	}
-	defer g.leave(c.access.KeyID)
+	if c.access.Owner != "" {
+		if err := g.enter(c, c.access.Owner); err != nil {
+			return err
+		}
+	}
 	cancels, err := cancelsOnDisconnect(c.r.Header)
 	if err != nil {
 		return err
 	}
 	a, err := g.ask(c, kind)
-	if cancels && a.job.ID != "" {
+	if a.job.ID != "" {
 		// Whoever is gone may be gone before the job is known to be stored.
-		defer g.cancelIfGone(c, a.job.ID)
+		defer g.goneFrom(c, a.job.ID, cancels)
 	}
 	if err != nil {
 		return err
@@ -95,10 +100,12 @@ func cancelsOnDisconnect(h http.Header) (bool, error) {
 	return false, ErrValue.With("The header " + headerDisconnect + " is neither true nor false.")
 }
 
-// cancelIfGone cancels a job whose client has closed the connection. It is late
-// for one that is over, and then changes nothing.
-func (g *gateway) cancelIfGone(c *call, id ai.JobID) {
-	if c.r.Context().Err() == nil {
+// goneFrom ends a request's wait for a job, and cancels the job if the client wants
+// that and has closed the connection, nobody else waits for it, and it is not the
+// site that closes connections. It is late for a job that is over, and then changes
+// nothing.
+func (g *gateway) goneFrom(c *call, id ai.JobID, cancels bool) {
+	if last := g.part(id); !last || !cancels || c.r.Context().Err() == nil || g.Stopping.Err() != nil {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(c.r.Context()), writeTime)
@@ -108,14 +115,14 @@ func (g *gateway) cancelIfGone(c *call, id ai.JobID) {
 	}
 }
 
-// ask reads the request and stores its job. With an error the job has an id where
-// it may have been stored.
+// ask reads the request, stores its job, and joins those who wait for it. With an
+// error the job has an id where it may have been stored, and is waited for then too.
 func (g *gateway) ask(c *call, kind ai.Kind) (*asked, error) {
 	a := &asked{kind: kind, wait: g.Wait}
 	if n, ok := prefers(c.r.Header); ok {
 		a.wait = min(a.wait, n)
 	}
-	body, err := g.body(c.r)
+	body, err := g.body(c)
 	if err != nil {
 		return a, err
 	}
@@ -125,6 +132,11 @@ func (g *gateway) ask(c *call, kind ai.Kind) (*asked, error) {
 	owner, err := ownerOf(c.access, a.owner)
 	if err != nil {
 		return a, err
+	}
+	if c.access.Owner == "" {
+		if err := g.enter(c, owner); err != nil {
+			return a, err
+		}
 	}
 	label, known := g.label(a.model)
 	if !known || label.Kind != "" && label.Kind != kind {
@@ -138,7 +150,12 @@ func (g *gateway) ask(c *call, kind ai.Kind) (*asked, error) {
 		c.w.Header().Set(headerDropped, strings.Join(a.dropped, ", "))
 	}
 	a.again = len(ids) > 1
-	for _, id := range ids {
+	for i, id := range ids {
+		if i > 0 {
+			g.part(a.job.ID)
+		}
+		// First, so that nobody who leaves takes the job for one that nobody wants.
+		g.join(id)
 		a.job.ID = id
 		job, err := g.Site.Jobs.Enqueue(c.r.Context(), site.Question{ID: id, Owner: owner, Audience: label.Audience, Payload: a.payload})
 		if err != nil {
@@ -148,6 +165,9 @@ func (g *gateway) ask(c *call, kind ai.Kind) (*asked, error) {
 		if !neverRan(job) {
 			break
 		}
+	}
+	if a.again && neverRan(a.job) && a.job.State == ai.StateCanceled {
+		return a, g.spent(c.r.Context(), a.job)
 	}
 	// What is stored can be large, and is not needed while it is waited for.
 	a.payload, a.job.Payload, a.job.Result = nil, ai.SealedEnvelope{}, nil
@@ -161,8 +181,22 @@ func neverRan(j site.Job) bool {
 	return j.Attempts == 0 && (j.State == ai.StateCanceled || j.State == ai.StateExpired)
 }
 
-// maxRepeats is how often a request can be asked anew under one idempotency key.
+// maxRepeats is how many jobs a request can become under one idempotency key.
 const maxRepeats = 8
+
+// spent is the answer to a request all of whose jobs were canceled before a device
+// had them. Only another idempotency key can help.
+func (g *gateway) spent(ctx context.Context, job site.Job) error {
+	now, err := g.Site.Jobs.Availability(ctx, job.Kind, job.Matching())
+	if err != nil {
+		return err
+	}
+	detail := "Nobody ran " + strconv.Itoa(maxRepeats) + " jobs under this " + headerIdempotency + ", so it takes another one."
+	if why := whyNoRunner[now.Why]; why != "" {
+		detail = why + " " + detail
+	}
+	return &problem{what: site.ErrNoRunnerAvailable.With(detail), retry: "false"}
+}
 
 // ids are the ids that the job of a request may have, the first that can be used
 // counts. Without an idempotency key it is a random one. With one they follow from
@@ -194,8 +228,27 @@ func (g *gateway) ids(r *http.Request, body []byte) ([]ai.JobID, error) {
 	return ids, nil
 }
 
-// await waits for a job's answer. Every other end is an error.
+// await waits for a job's answer. Every other end is an error, [ErrStopping] where
+// the site stops before there is one.
 func (g *gateway) await(ctx context.Context, a *asked) (site.Answer, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(g.Stopping, func() { end(ErrStopping) })()
+	answer, err := g.outlast(ctx, a)
+	if err != nil && errors.Is(context.Cause(ctx), ErrStopping) && !ends(err) {
+		err = stopped(err)
+	}
+	return answer, err
+}
+
+// ends reports whether an error is how a job ended, or that it was waited for long
+// enough. Others can be what the site and its store make of a context that ends.
+func ends(err error) bool {
+	return errors.Is(err, site.ErrNoRunnerAvailable) || Kinds.Find(refusal.From(err).Kind().Name()) != nil
+}
+
+// outlast waits for a job's answer whether or not the site stops.
+func (g *gateway) outlast(ctx context.Context, a *asked) (site.Answer, error) {
 	end := g.Clock().Add(a.wait)
 	for {
 		// Now and then it is looked whether a device has given the job back.
@@ -206,11 +259,13 @@ func (g *gateway) await(ctx context.Context, a *asked) (site.Answer, error) {
 			return answer, ended(answer)
 		case err == nil:
 			return answer, outcome(answer)
+		case errors.Is(err, site.ErrNoRunnerAvailable):
+			return answer, g.unheld(ctx, a.job.ID, err)
 		case !errors.Is(err, site.ErrTimeout):
 			return answer, err
 		}
 		if !g.Clock().Before(end) {
-			return answer, told(err)
+			return answer, g.late(ctx, a.job.ID)
 		}
 		if err := g.takeBack(ctx, a.job.ID); err != nil {
 			return answer, err
@@ -221,7 +276,50 @@ func (g *gateway) await(ctx context.Context, a *asked) (site.Answer, error) {
 // noRunner stands in for a fallback: the site cancels a job before it calls one,
 // so that the job cannot run later unseen.
 func noRunner(_ context.Context, why site.NoRunner) (ai.Outcome, error) {
-	return nil, site.ErrNoRunnerAvailable.With(whyNoRunner[why]).After(afterNoRunner)
+	return nil, nobody(why)
+}
+
+func nobody(why site.NoRunner) error {
+	return site.ErrNoRunnerAvailable.With(whyNoRunner[why]).After(afterNoRunner)
+}
+
+// unheld is what a job was canceled for: nobody, unless a device had it meanwhile
+// and may have begun with it.
+func (g *gateway) unheld(ctx context.Context, id ai.JobID, nobody error) error {
+	job, err := g.Site.Jobs.Get(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case job.Attempts > 0:
+		return ErrGivenBack
+	}
+	return nobody
+}
+
+// late is the answer where the wait is over before the job is. A job that no device
+// ever had and none could run now is canceled, as at the end of the grace.
+func (g *gateway) late(ctx context.Context, id ai.JobID) error {
+	job, err := g.Site.Jobs.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if job.State != ai.StateQueued || job.Attempts > 0 {
+		return ErrPending
+	}
+	now, err := g.Site.Jobs.Availability(ctx, job.Kind, job.Matching())
+	if err != nil {
+		return err
+	}
+	if now.Available {
+		return ErrPending
+	}
+	if job, err = g.Site.Jobs.CancelWaiting(ctx, id); err != nil {
+		return err
+	}
+	if job.State != ai.StateCanceled {
+		return ErrPending
+	}
+	return g.unheld(ctx, id, nobody(now.Why))
 }
 
 var whyNoRunner = map[site.NoRunner]string{
@@ -275,8 +373,8 @@ func (a *asked) hindered(err error) error {
 	p := *problemOf(err)
 	switch {
 	case errors.Is(err, site.ErrNoRunnerAvailable):
-		// It was canceled and never ran, so repeating it is safe.
-	case errors.Is(err, ErrPending) && a.again:
+		// It was canceled before any device had it, so repeating it is safe.
+	case (errors.Is(err, ErrPending) || errors.Is(err, ErrStopping)) && a.again:
 		p.retry = "true" // which waits on
 	case a.again, !errors.Is(err, ErrDevice):
 		p.retry = "false"

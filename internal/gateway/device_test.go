@@ -71,7 +71,7 @@ func newHouse(t *testing.T, change ...func(*site.Config, *gateway.Config)) *hous
 		Keys: ring, Drop: []string{"temperature", "top_k"},
 		Labels: map[string]gateway.Label{
 			"friends":    {Audience: ai.AudienceNamed},
-			"chat/only":  {Kind: ai.KindChat, Audience: ai.AudienceSelf},
+			"chat-only":  {Kind: ai.KindChat, Audience: ai.AudienceSelf},
 			"write-only": {Kind: ai.KindGenerate, Audience: ai.AudienceSelf},
 		},
 	}
@@ -82,13 +82,17 @@ func newHouse(t *testing.T, change ...func(*site.Config, *gateway.Config)) *hous
 	if err != nil {
 		t.Fatal(err)
 	}
+	face.Site = s
+	h, kept := gateway.NewCounted(face)
 	t.Cleanup(func() {
+		if n := kept(); n > 0 {
+			t.Errorf("%d counts are left of requests that are over", n)
+		}
 		if err := errors.Join(s.Close(), store.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	face.Site = s
-	return &house{t, keys, s, gateway.NewHandler(face)}
+	return &house{t, keys, s, h}
 }
 
 // device is a machine that runs jobs, as far as these tests need one.

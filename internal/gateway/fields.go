@@ -1,6 +1,9 @@
 package gateway
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // refusedFields are the members that OpenAI's two endpoints take and a device
 // cannot be asked for. A value that asks for nothing is taken; see [asksNothing].
@@ -15,18 +18,21 @@ var refusedFields = []string{
 // carriedFields are those that mean something here.
 var carriedFields = []string{"messages", "model", "n", "prompt", "store", "stream", "stream_options", "user"}
 
-// nothing are values that ask for what happens anyway, in compact form. Null asks
-// for nothing in every member.
-var nothing = map[string][]string{
-	"best_of":         {"1"},
-	"echo":            {"false"},
-	"functions":       {"[]"},
-	"logprobs":        {"false"},
-	"modalities":      {`["text"]`},
-	"n":               {"1"},
-	"response_format": {`{"type":"text"}`},
-	"store":           {"false"},
-	"tools":           {"[]"},
+// nothing are values that ask for what happens anyway, in compact form; numbers
+// in any form. Null asks for nothing in every member.
+var nothing = map[string]string{
+	"best_of":           "1",
+	"echo":              "false",
+	"frequency_penalty": "0",
+	"functions":         "[]",
+	"logprobs":          "false",
+	"modalities":        `["text"]`,
+	"n":                 "1",
+	"presence_penalty":  "0",
+	"response_format":   `{"type":"text"}`,
+	"store":             "false",
+	"tool_choice":       `"none"`,
+	"tools":             "[]",
 }
 
 // turnFields are the members of a turn that OpenAI's messages have and a device
@@ -40,25 +46,24 @@ func Droppable(name string) bool {
 	if name == "" || len(name) > 64 || slices.Contains(carriedFields, name) {
 		return false
 	}
-	for _, r := range name {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(name, lower+digits+"_") == ""
 }
 
 // Labelable reports whether a site may use a text as a label: 1 to 64 letters,
-// digits and - _ . : /, and not [Auto].
+// digits and - _ . :, and neither [Auto] nor . nor .., which no path can end in.
 func Labelable(name string) bool {
-	if name == "" || len(name) > 64 || name == Auto {
-		return false
-	}
-	for _, r := range name {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
-			r != '-' && r != '_' && r != '.' && r != ':' && r != '/' {
-			return false
-		}
-	}
-	return true
+	return name != "" && len(name) <= 64 && name != Auto && name != "." && name != ".." &&
+		strings.Trim(name, lower+upper+digits+"-_.:") == ""
 }
+
+// repeatable reports whether a member's name may be repeated in a refusal: a plain
+// word, which can neither be a sentence nor lead anywhere.
+func repeatable(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, lower+upper+digits+"_") == ""
+}
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits = "0123456789"
+)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -54,10 +55,16 @@ type Config struct {
 	// less than OpenAI's clients wait. A request may ask for less.
 	Wait time.Duration
 	// Grace is how long it must stay true that no device can run the job before
-	// the wait is given up; zero means ten seconds.
+	// the wait is given up; zero means ten seconds. It is less than Wait.
 	Grace time.Duration
-	// MaxWaiting is how many requests of one key may be under way; zero means 64.
+	// MaxWaiting is how many requests of one owner may be under way with one key;
+	// zero means 64.
 	MaxWaiting int
+	// MaxKeyWaiting is how many requests of one key may be; zero means 1024.
+	MaxKeyWaiting int
+	// Stopping ends when the site begins to stop. Requests that wait for an answer
+	// are told so at once, and their jobs go on. Nil means never.
+	Stopping context.Context
 
 	// Clock, Rand and Logger are time.Now, crypto/rand and nobody where unset.
 	Clock  func() time.Time
@@ -67,28 +74,30 @@ type Config struct {
 
 // What a configuration means where it says nothing.
 const (
-	defaultWait       = 9 * time.Minute
-	defaultGrace      = 10 * time.Second
-	defaultMaxWaiting = 64
+	defaultWait          = 9 * time.Minute
+	defaultGrace         = 10 * time.Second
+	defaultMaxWaiting    = 64
+	defaultMaxKeyWaiting = 1024
 )
 
 // MaxWait is the longest wait that can be configured.
 const MaxWait = time.Hour
 
-// maxLarge is how many bodies of more than smallBody bytes are read at once. The
-// others are bounded by how many requests may be under way.
-const (
-	maxLarge  = 4
-	smallBody = 1 << 20
-)
-
 type gateway struct {
 	Config
-	large chan struct{}
+	large *turns
 
 	mu sync.Mutex
-	// waiting counts the requests under way by key.
-	waiting map[string]int
+	// under counts the requests under way.
+	under map[place]int
+	// waiters counts the requests that wait for a job.
+	waiters map[ai.JobID]int
+}
+
+// place is what requests are counted by: a key, or one owner with that key.
+type place struct {
+	key   string
+	owner ai.Owner // empty for all of the key's
 }
 
 // served are the endpoints by path, and the method that each takes.
@@ -120,7 +129,9 @@ func Paths() []string {
 }
 
 // NewHandler serves OpenAI's clients at [Paths].
-func NewHandler(c Config) http.Handler {
+func NewHandler(c Config) http.Handler { return newGateway(c).handler() }
+
+func newGateway(c Config) *gateway {
 	if c.Wait == 0 {
 		c.Wait = defaultWait
 	}
@@ -129,6 +140,12 @@ func NewHandler(c Config) http.Handler {
 	}
 	if c.MaxWaiting == 0 {
 		c.MaxWaiting = defaultMaxWaiting
+	}
+	if c.MaxKeyWaiting == 0 {
+		c.MaxKeyWaiting = defaultMaxKeyWaiting
+	}
+	if c.Stopping == nil {
+		c.Stopping = context.Background()
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -139,7 +156,10 @@ func NewHandler(c Config) http.Handler {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &gateway{Config: c, large: make(chan struct{}, maxLarge), waiting: map[string]int{}}
+	return &gateway{Config: c, large: newTurns(), under: map[place]int{}, waiters: map[ai.JobID]int{}}
+}
+
+func (g *gateway) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range served {
 		mux.HandleFunc(e.path, func(w http.ResponseWriter, r *http.Request) {
@@ -166,22 +186,24 @@ type call struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	access appapi.Access
+	places []place // that it has taken
 }
 
 // serve looks at the key first: nothing is told without one.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request, then func(c *call) error) {
 	access, err := g.Keys.Authenticate(r)
 	if err == nil {
-		err = then(&call{w, r, access})
+		err = then(&call{w: w, r: r, access: access})
 	}
 	if err != nil {
 		g.refuse(w, r, problemOf(err))
 	}
 }
 
-// refuse answers with a problem, unless nobody is there any more.
+// refuse answers with a problem, unless nobody is there any more. A server ends the
+// request of a body that is late as well, and then somebody still is.
 func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
-	if r.Context().Err() != nil {
+	if r.Context().Err() != nil && !errors.Is(p.what, ErrSlow) {
 		return
 	}
 	status, body := p.body()
@@ -210,39 +232,49 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// enter counts a request of a key, and leave counts it off.
-func (g *gateway) enter(key string) error {
+// enter counts a request by its key and, once it is known, by its owner. What was
+// counted is counted off by leave.
+func (g *gateway) enter(c *call, owner ai.Owner) error {
+	p, most, whose := place{c.access.KeyID, owner}, g.MaxWaiting, "one owner"
+	if owner == "" {
+		most, whose = g.MaxKeyWaiting, "one key"
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waiting[key] >= g.MaxWaiting {
-		return ErrBusy.With("At most " + strconv.Itoa(g.MaxWaiting) + " may be.").After(afterBusy)
+	if g.under[p] >= most {
+		return ErrBusy.With("At most " + strconv.Itoa(most) + " of " + whose + " may be.").After(afterBusy)
 	}
-	g.waiting[key]++
+	g.under[p]++
+	c.places = append(c.places, p)
 	return nil
 }
 
-func (g *gateway) leave(key string) {
+func (g *gateway) leave(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waiting[key]--; g.waiting[key] == 0 {
-		delete(g.waiting, key)
+	for _, p := range c.places {
+		if g.under[p]--; g.under[p] == 0 {
+			delete(g.under, p)
+		}
 	}
 }
 
-// body reads a request's body. Few large ones are read at once.
-func (g *gateway) body(r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxBody {
-		return nil, ErrTooLarge
+// join counts a request that waits for a job.
+func (g *gateway) join(id ai.JobID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiters[id]++
+}
+
+// part counts it off, and says whether it was the last.
+func (g *gateway) part(id ai.JobID) (last bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waiters[id]--; g.waiters[id] > 0 {
+		return false
 	}
-	if r.ContentLength < 0 || r.ContentLength > smallBody {
-		select {
-		case g.large <- struct{}{}:
-			defer func() { <-g.large }()
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		}
-	}
-	return readBody(r)
+	delete(g.waiters, id)
+	return true
 }
 
 // ownerOf is whom a request is for: the key's owner, or the one it names.

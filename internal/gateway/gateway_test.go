@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -243,6 +244,7 @@ func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		alone  bool // without a device
+		silent bool // it is soon heard of no more
 		happen func(s *stage)
 		header [2]string
 		status int
@@ -280,6 +282,14 @@ func TestEnds(t *testing.T) {
 				s.d.giveBack(g, ai.ReleaseRefused)
 			},
 			status: 502, code: "job_given_back", kind: "server_error", retry: "false", left: ai.StateCanceled},
+		{name: "the device takes it and is heard of no more", took: 3*time.Minute + 10*time.Second, silent: true,
+			happen: func(s *stage) { s.d.take() },
+			status: 502, code: "job_given_back", kind: "server_error", retry: "false", left: ai.StateCanceled},
+		{name: "nobody is paired, and the request does not want to wait", alone: true, took: time.Second, header: [2]string{"Prefer", "wait=1"},
+			status: 503, code: "no_runner", kind: "server_error", after: "15", left: ai.StateCanceled},
+		{name: "the device gives it back, is heard of no more, and the wait is over", took: 15 * time.Second, silent: true, header: [2]string{"Prefer", "wait=15"},
+			happen: func(s *stage) { g, _ := s.d.take(); time.Sleep(10 * time.Second); s.d.giveBack(g, ai.ReleaseShutdown) },
+			status: 504, code: "job_pending", kind: "server_error", retry: "false", left: ai.StateQueued},
 		{name: "nobody has time, and hanging up would cancel", happen: func(s *stage) {}, took: 9 * time.Minute,
 			header: [2]string{"X-Allod-Cancel-On-Disconnect", "true"}, status: 504, code: "job_pending", kind: "server_error", retry: "false", left: ai.StateQueued},
 		{name: "nobody has time", happen: func(s *stage) {}, took: 30 * time.Second, header: [2]string{"Prefer", "respond-async, wait=30"},
@@ -301,6 +311,9 @@ func TestEnds(t *testing.T) {
 					s.Liveness, g.Rand = time.Hour, same(0xab)
 					if c.header[0] == "X-Test" {
 						s.TTL = 5 * time.Minute
+					}
+					if c.silent {
+						s.Liveness, s.Lease = 8*time.Second, 3*time.Minute
 					}
 				})
 				s := &stage{house: h}
@@ -356,6 +369,8 @@ var refusedFields = strings.Fields(`audio best_of echo frequency_penalty functio
 func TestRefusedFields(t *testing.T) {
 	h := newHouse(t)
 	all := newHouse(t, func(_ *site.Config, g *gateway.Config) { g.Drop = refusedFields })
+	h.pair("alice")
+	all.pair("alice")
 	for _, name := range refusedFields {
 		if !gateway.Droppable(name) {
 			t.Errorf("%s cannot be dropped", name)
@@ -386,6 +401,7 @@ func TestRefusedFields(t *testing.T) {
 
 func TestRequests(t *testing.T) {
 	h := newHouse(t)
+	h.pair("alice")
 	const ask = `{"model":"auto","messages":[{"role":"user","content":"hello"}]`
 	turn := func(members string) string {
 		return `{"model":"auto","messages":[{"role":"user","content":"a"},{` + members + `}]}`
@@ -419,24 +435,44 @@ func TestRequests(t *testing.T) {
 		"a tool's turn":                  {turn(`"role":"tool","tool_call_id":"x","content":"a"`), 400, "unsupported_value", "messages[1].role"},
 		"another role":                   {turn(`"role":"canary","content":"a"`), 400, "unsupported_value", "messages[1].role"},
 		"no content":                     {turn(`"role":"user"`), 400, "missing_required_parameter", "messages[1].content"},
-		"null content":                   {turn(`"role":"assistant","content":null`), 400, "missing_required_parameter", "messages[1].content"},
+		"null content of the user's":     {turn(`"role":"user","content":null`), 400, "missing_required_parameter", "messages[1].content"},
+		"no content of an assistant":     {turn(`"role":"assistant"`), 400, "missing_required_parameter", "messages[1].content"},
+		"null content":                   {turn(`"role":"assistant","content":null,"reasoning_content":null,"name":null,"refusal":null,"audio":null,"tool_calls":null`), 504, "job_pending", ""},
+		"null content beside a call":     {turn(`"role":"assistant","content":null,"tool_calls":[{}]`), 400, "unsupported_parameter", "messages[1].tool_calls"},
+		"null content beside a refusal":  {turn(`"role":"assistant","content":null,"refusal":"canary"`), 400, "unsupported_parameter", "messages[1].refusal"},
+		"null content beside more":       {turn(`"role":"assistant","content":null,"plain":1`), 400, "unknown_parameter", "messages[1].plain"},
+		"null in a part":                 {turn(`"role":"user","content":[{"type":"text","text":"a","annotations":null}]`), 504, "job_pending", ""},
+		"null in the options":            {ask + `,"stream":true,"stream_options":{"include_usage":null,"include_obfuscation":null,"plain":null,"include_usages":1}}`, 400, "unknown_parameter", "stream_options.include_usages"},
+		"penalties that are none":        {ask + `,"frequency_penalty":0,"presence_penalty":0.0,"tool_choice":"none","n":1.0}`, 504, "job_pending", ""},
+		"penalties in other forms":       {ask + `,"frequency_penalty":-0.0,"presence_penalty":0e9,"n":10e-1}`, 504, "job_pending", ""},
+		"a penalty":                      {ask + `,"presence_penalty":0.1}`, 400, "unsupported_parameter", "presence_penalty"},
+		"a penalty that is a text":       {ask + `,"presence_penalty":"0"}`, 400, "unsupported_parameter", "presence_penalty"},
+		"a choice of tools":              {ask + `,"tool_choice":"auto"}`, 400, "unsupported_parameter", "tool_choice"},
+		"a choice that is a number":      {ask + `,"tool_choice":0}`, 400, "unsupported_parameter", "tool_choice"},
+		"one choice and more":            {ask + `,"n":1.5}`, 400, "unsupported_value", "n"},
 		"a number for content":           {turn(`"role":"user","content":1`), 400, "invalid_value", "messages[1].content"},
 		"no parts":                       {turn(`"role":"user","content":[]`), 400, "invalid_value", "messages[1].content"},
 		"a part that is no object":       {turn(`"role":"user","content":["canary"]`), 400, "invalid_value", "messages[1].content[0]"},
 		"an image":                       {turn(`"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"canary"}}]`), 400, "unsupported_value", "messages[1].content[1].type"},
 		"a part without text":            {turn(`"role":"user","content":[{"type":"text"}]`), 400, "missing_required_parameter", "messages[1].content[0].text"},
-		"a part with more":               {turn(`"role":"user","content":[{"type":"text","text":"a","canary":1}]`), 400, "unknown_parameter", "messages[1].content[0]"},
+		"a part with more":               {turn(`"role":"user","content":[{"type":"text","text":"a","cache_control":1}]`), 400, "unknown_parameter", "messages[1].content[0].cache_control"},
+		"a part with a sentence":         {turn(`"role":"user","content":[{"type":"text","text":"a","can ary":1}]`), 400, "unknown_parameter", "messages[1].content[0]"},
 		"a turn with a name":             {turn(`"role":"user","content":"a","name":"canary"`), 400, "unsupported_parameter", "messages[1].name"},
 		"a turn with calls of tools":     {turn(`"role":"assistant","content":"a","tool_calls":[{}]`), 400, "unsupported_parameter", "messages[1].tool_calls"},
 		"a turn with a refusal":          {turn(`"role":"assistant","content":"a","refusal":"canary"`), 400, "unsupported_parameter", "messages[1].refusal"},
-		"a turn with more":               {turn(`"role":"user","content":"a","canary":1`), 400, "unknown_parameter", "messages[1]"},
+		"a turn with more":               {turn(`"role":"user","content":"a","weight_2":1`), 400, "unknown_parameter", "messages[1].weight_2"},
+		"a turn with a sentence":         {turn(`"role":"user","content":"a","canary.x":1`), 400, "unknown_parameter", "messages[1]"},
 		"a text that is too long":        {turn(`"role":"user","content":"` + long + `"`), 400, "string_above_max_length", "messages[1].content"},
 		"texts that are too long":        {`{"model":"auto","messages":[` + strings.Repeat(`{"role":"user","content":"`+long[1:]+`"},`, 4) + `{"role":"user","content":"a"}]}`, 400, "string_above_max_length", ""},
-		"an unknown member":              {ask + `,"canary":1}`, 400, "unknown_parameter", ""},
+		"an unknown member":              {ask + `,"minP":1,"canary ":1}`, 400, "unknown_parameter", "minP"},
+		"a sentence for a member":        {ask + `,"canary-":1}`, 400, "unknown_parameter", ""},
+		"an empty name":                  {ask + `,"":1}`, 400, "unknown_parameter", ""},
+		"the longest name":               {ask + `,"` + strings.Repeat("a", 64) + `":1}`, 400, "unknown_parameter", strings.Repeat("a", 64)},
+		"a longer name":                  {ask + `,"` + strings.Repeat("a", 65) + `":1}`, 400, "unknown_parameter", ""},
 		"a known one before it":          {ask + `,"canary":1,"top_p":1}`, 400, "unsupported_parameter", "top_p"},
 		"an unknown member that is null": {ask + `,"canary":null}`, 504, "job_pending", ""},
 		"one that the site drops":        {ask + `,"top_k":1}`, 504, "job_pending", ""},
-		"the other endpoint's text":      {ask + `,"prompt":"a"}`, 400, "unknown_parameter", ""},
+		"the other endpoint's text":      {ask + `,"prompt":"a"}`, 400, "unknown_parameter", "prompt"},
 		"two choices":                    {ask + `,"n":2}`, 400, "unsupported_value", "n"},
 		"to be stored":                   {ask + `,"store":true}`, 400, "unsupported_value", "store"},
 		"stream is no bool":              {ask + `,"stream":"canary"}`, 400, "invalid_value", "stream"},
@@ -445,7 +481,7 @@ func TestRequests(t *testing.T) {
 		"options that are no object":     {ask + `,"stream":true,"stream_options":1}`, 400, "invalid_value", "stream_options"},
 		"an option that is no bool":      {ask + `,"stream":true,"stream_options":{"include_usage":1}}`, 400, "invalid_value", "stream_options.include_usage"},
 		"padding":                        {ask + `,"stream":true,"stream_options":{"include_obfuscation":true}}`, 400, "unsupported_parameter", "stream_options.include_obfuscation"},
-		"an unknown option":              {ask + `,"stream":true,"stream_options":{"canary":1}}`, 400, "unknown_parameter", "stream_options"},
+		"an unknown option":              {ask + `,"stream":true,"stream_options":{"can/ary":1}}`, 400, "unknown_parameter", "stream_options"},
 		"tools that are none":            {ask + `,"tools":[ ],"modalities":["text"],"logprobs":false}`, 504, "job_pending", ""},
 		"another format":                 {ask + `,"response_format":{"type":"json_object"}}`, 400, "unsupported_parameter", "response_format"},
 		"the key's owner":                {ask + `,"user":"alice"}`, 504, "job_pending", ""},
@@ -475,8 +511,8 @@ func TestRequests(t *testing.T) {
 		"tokens":                        {`{"model":"auto","prompt":[1]}`, "unsupported_value", "prompt"},
 		"lists of tokens":               {`{"model":"auto","prompt":[[1]]}`, "unsupported_value", "prompt"},
 		"a prompt that is too long":     {`{"model":"auto","prompt":"` + long + `"}`, "string_above_max_length", "prompt"},
-		"messages":                      {`{"model":"auto","prompt":"a","messages":[]}`, "unknown_parameter", ""},
-		"a label of the other endpoint": {`{"model":"chat/only","prompt":"a"}`, "model_not_found", "model"},
+		"messages":                      {`{"model":"auto","prompt":"a","messages":[]}`, "unknown_parameter", "messages"},
+		"a label of the other endpoint": {`{"model":"chat-only","prompt":"a"}`, "model_not_found", "model"},
 		"an echo":                       {`{"model":"auto","prompt":"a","echo":true}`, "unsupported_parameter", "echo"},
 		"the best of two":               {`{"model":"auto","prompt":"a","best_of":2}`, "unsupported_parameter", "best_of"},
 	} {
@@ -486,6 +522,27 @@ func TestRequests(t *testing.T) {
 				t.Errorf("%d %+v with %q, want %s with %q", w.Code, o, o.param(), c.code, c.param)
 			}
 		})
+	}
+}
+
+// TestCanBeDropped holds that a refusal speaks of dropping only where a site could.
+func TestCanBeDropped(t *testing.T) {
+	h := newHouse(t)
+	for more, want := range map[string]bool{
+		`,"top_p":1`: true, `,"min_p":1`: true, `,"minP":1`: false, `,"prompt":"a"`: false, `,"a b":1`: false,
+		`,"stream":true,"stream_options":{"x":1}`:                      false,
+		`,"stream":true,"stream_options":{"include_obfuscation":true}`: false,
+		`,"messages_":[]`: true,
+	} {
+		if o := readOops(t, h.do(hello(more)).Body.Bytes()); strings.Contains(o.Message, "drop") != want {
+			t.Errorf("%s: %s", more, o.Message)
+		}
+	}
+	for _, turn := range []string{`"name":"x"`, `"x":1`} {
+		v := chat(`{"model":"auto","messages":[{"role":"user","content":"a",` + turn + `}]}`)
+		if o := readOops(t, h.do(v).Body.Bytes()); strings.Contains(o.Message, "drop") || o.Code != "unsupported_parameter" && o.Code != "unknown_parameter" {
+			t.Errorf("%s: %+v", turn, o)
+		}
 	}
 }
 
@@ -529,7 +586,7 @@ func TestKeyFirst(t *testing.T) {
 		"a key that only reads asks":         {ask.as("reads"), 403, "app_scope", ""},
 		"a key that only asks looks":         {get("/v1/models").as("asks"), 403, "app_scope", ""},
 		"a key that only asks looks at one":  {get("/v1/models/auto").as("asks"), 403, "app_scope", ""},
-		"a key that only asks asks":          {ask.as("asks"), 504, "job_pending", ""},
+		"a key that only asks asks":          {ask.as("asks"), 503, "no_runner", ""},
 		"a key for everybody names nobody":   {ask.as("everyone"), 400, "missing_required_parameter", "user"},
 		"a key for everybody looks":          {get("/v1/models").as("everyone"), 400, "missing_required_parameter", "user"},
 		"a key for everybody looks for one":  {get("/v1/models?user=alice").as("everyone"), 200, "", ""},
@@ -587,8 +644,8 @@ func TestModels(t *testing.T) {
 		want  string
 	}{
 		"nobody":                 {want: listed()},
-		"her own, for all":       {"alice", nil, listed("auto", "chat/only", "friends", "write-only")},
-		"her own, for chats":     {"alice", []ai.Capability{capability(ai.KindChat, ai.OfferSelf)}, listed("auto", "chat/only", "friends")},
+		"her own, for all":       {"alice", nil, listed("auto", "chat-only", "friends", "write-only")},
+		"her own, for chats":     {"alice", []ai.Capability{capability(ai.KindChat, ai.OfferSelf)}, listed("auto", "chat-only", "friends")},
 		"another's for himself":  {"bob", nil, listed()},
 		"another's for a friend": {"bob", []ai.Capability{capability(ai.KindGenerate, ai.OfferNamed)}, listed("friends")},
 	} {
@@ -601,7 +658,7 @@ func TestModels(t *testing.T) {
 			if w.Code != 200 || w.Body.String() != c.want {
 				t.Errorf("%d %s, want %s", w.Code, w.Body, c.want)
 			}
-			for _, id := range []string{"auto", "chat/only", "friends", "write-only"} {
+			for _, id := range []string{"auto", "chat-only", "friends", "write-only"} {
 				w := h.do(visit{method: "GET", path: "/v1/models/" + id, key: "alice"})
 				if here := strings.Contains(c.want, `"`+id+`"`); here != (w.Code == 200) || here && w.Body.String() != model(id) {
 					t.Errorf("%s: %d %s", id, w.Code, w.Body)
@@ -615,6 +672,7 @@ func TestModels(t *testing.T) {
 // else does.
 func TestIdempotency(t *testing.T) {
 	h := newHouse(t)
+	h.pair("alice")
 	job := func(v visit) string {
 		w := h.do(v.with("Prefer", "wait=0"))
 		if o := readOops(t, w.Body.Bytes()); o.Code != "job_pending" {
@@ -679,9 +737,43 @@ func TestAskedAnew(t *testing.T) {
 	})
 }
 
+// TestSpent holds that an idempotency key under which nobody ran anything says so
+// for ever, and why.
+func TestSpent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		v := hello("").with("Idempotency-Key", "i")
+		jobs := map[string]bool{}
+		ask := func() (o oops, retry string) {
+			w := h.do(v)
+			jobs[w.Header().Get("X-Allod-Job")] = true
+			if o = readOops(t, w.Body.Bytes()); w.Code != 503 || o.Code != "no_runner" {
+				t.Errorf("%d %+v", w.Code, o)
+			}
+			return o, w.Header().Get("X-Should-Retry")
+		}
+		for range 8 {
+			if o, retry := ask(); retry != "" || !strings.Contains(o.Message, "No device is paired") || strings.Contains(o.Message, "8") {
+				t.Errorf("%q %+v", retry, o)
+			}
+		}
+		if len(jobs) != 8 {
+			t.Errorf("%d jobs", len(jobs))
+		}
+		if o, retry := ask(); retry != "false" || !strings.Contains(o.Message, "No device is paired") || !strings.Contains(o.Message, "8 jobs under this Idempotency-Key") {
+			t.Errorf("%q %+v", retry, o)
+		}
+		h.pair("alice")
+		if o, retry := ask(); retry != "false" || strings.Contains(o.Message, "paired with this site") {
+			t.Errorf("%q %+v", retry, o)
+		}
+	})
+}
+
 // TestConflict holds that a conflict which stays one is not tried again.
 func TestConflict(t *testing.T) {
 	h := newHouse(t, func(_ *site.Config, g *gateway.Config) { g.Rand = same(0xab) })
+	h.pair("bob")
 	if o := readOops(t, h.do(hello(`,"user":"bob"`).as("everyone").with("Prefer", "wait=0")).Body.Bytes()); o.Code != "job_pending" {
 		t.Fatalf("%+v", o)
 	}
@@ -720,6 +812,145 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
+// TestTakenOver holds that a job is canceled only when the last is gone who waits
+// for it.
+func TestTakenOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		header string // of the one who leaves last
+		want   ai.State
+	}{
+		"the last wants it canceled": {"true", ai.StateCanceled},
+		"the last does not":          {"false", ai.StateQueued},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := newHouse(t, func(s *site.Config, _ *gateway.Config) { s.Liveness = time.Hour })
+				h.pair("alice")
+				visit := func(header string) (out <-chan *httptest.ResponseRecorder, leave func()) {
+					v := hello("").with("Idempotency-Key", "i").with("X-Allod-Cancel-On-Disconnect", header)
+					v.ctx, leave = context.WithCancel(t.Context())
+					out = h.start(v)
+					synctest.Wait()
+					return out, leave
+				}
+				first, leaveFirst := visit("true")
+				second, leaveSecond := visit(c.header)
+				leaveFirst()
+				<-first
+				jobs, err := h.site.Jobs.List(t.Context(), site.JobQuery{Owner: "alice", Limit: 10})
+				if err != nil || len(jobs.Jobs) != 1 || jobs.Jobs[0].State != ai.StateQueued {
+					t.Fatalf("after the first: %+v %v", jobs, err)
+				}
+				leaveSecond()
+				<-second
+				if job, err := h.site.Jobs.Get(t.Context(), jobs.Jobs[0].ID); err != nil || job.State != c.want {
+					t.Errorf("after the last: %q %v, want %q", job.State, err, c.want)
+				}
+				// Nothing of them is left: another one is the only one, and has it canceled.
+				if job, _ := h.site.Jobs.Get(t.Context(), jobs.Jobs[0].ID); job.State == ai.StateQueued {
+					third, leave := visit("true")
+					leave()
+					<-third
+					if job, err := h.site.Jobs.Get(t.Context(), job.ID); err != nil || job.State != ai.StateCanceled {
+						t.Errorf("after another: %q %v", job.State, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestStopping holds that a site which stops ends the waits at once and cancels
+// nothing, and takes nothing new.
+func TestStopping(t *testing.T) {
+	for name, c := range map[string]struct {
+		more  string
+		key   string
+		retry string
+	}{
+		"whole":               {"", "", "false"},
+		"repeatable":          {"", "i", "true"},
+		"a stream":            {`,"stream":true`, "", ""},
+		"a repeatable stream": {`,"stream":true`, "i", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				h := newHouse(t, func(s *site.Config, g *gateway.Config) { s.Liveness, g.Stopping = time.Hour, ctx })
+				h.pair("alice")
+				v := hello(c.more).with("X-Allod-Cancel-On-Disconnect", "true")
+				if c.key != "" {
+					v = v.with("Idempotency-Key", c.key)
+				}
+				var leave func()
+				v.ctx, leave = context.WithCancel(t.Context())
+				out := h.start(v)
+				synctest.Wait()
+				begin := time.Now()
+				stop()
+				w := <-out
+				if time.Since(begin) > 0 {
+					t.Errorf("it took %s", time.Since(begin))
+				}
+				text := w.Body.String()
+				if c.more == "" && (w.Code != 503 || w.Header().Get("Retry-After") != "5") {
+					t.Errorf("%d %v", w.Code, w.Header())
+				}
+				if c.more != "" {
+					var is bool
+					if text, is = strings.CutPrefix(text, "event: error\ndata: "); !is || w.Code != 200 {
+						t.Errorf("%d %s", w.Code, w.Body)
+					}
+				}
+				if o := readOops(t, []byte(text)); o.Code != "site_stopping" || o.Type != "server_error" || w.Header().Get("X-Should-Retry") != c.retry {
+					t.Errorf("%+v %v", o, w.Header())
+				}
+				id := ai.JobID(w.Header().Get("X-Allod-Job"))
+				if job, err := h.site.Jobs.Get(t.Context(), id); err != nil || job.State != ai.StateQueued {
+					t.Errorf("the job is left %q: %v", job.State, err)
+				}
+				w = h.do(v)
+				if o := readOops(t, w.Body.Bytes()); w.Code != 503 || o.Code != "site_stopping" || w.Header().Get("X-Allod-Job") != "" || w.Header().Get("X-Should-Retry") != "" {
+					t.Errorf("afterwards: %d %+v %v", w.Code, o, w.Header())
+				}
+				leave()
+			})
+		})
+	}
+	// Who waits for a turn waits no more either.
+	inBubble(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		h := newHouse(t, func(_ *site.Config, g *gateway.Config) { g.Stopping = ctx })
+		free := h.fill("alice")
+		out := h.start(chat(strings.Repeat(" ", 2<<20)))
+		synctest.Wait()
+		begin := time.Now()
+		stop()
+		w := <-out
+		if o := readOops(t, w.Body.Bytes()); w.Code != 503 || o.Code != "site_stopping" || time.Since(begin) > 0 {
+			t.Errorf("%d %+v after %s", w.Code, o, time.Since(begin))
+		}
+		free()
+	})
+	// The server closes the connections that are left, which is nobody's hanging up.
+	inBubble(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		h := newHouse(t, func(s *site.Config, g *gateway.Config) { s.Liveness, g.Stopping, g.Rand = time.Hour, ctx, same(0xab) })
+		h.pair("alice")
+		v := hello("").with("X-Allod-Cancel-On-Disconnect", "true")
+		var leave func()
+		v.ctx, leave = context.WithCancel(t.Context())
+		out := h.start(v)
+		synctest.Wait()
+		stop()
+		leave()
+		<-out
+		if job, err := h.site.Jobs.Get(t.Context(), ai.JobID(strings.Repeat("ab", 16))); err != nil || job.State != ai.StateQueued {
+			t.Errorf("the job is left %q: %v", job.State, err)
+		}
+	})
+}
+
 // TestCollect holds that an answer which came after the wait is there for the
 // repeat.
 func TestCollect(t *testing.T) {
@@ -741,9 +972,42 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// TestBusy holds that a key has so many requests under way and no more, and that
-// others are not held up by it.
+// TestBusy holds that an owner has so many requests under way with a key and no
+// more, that a key has, and that others are not held up by it.
 func TestBusy(t *testing.T) {
+	full := func(t *testing.T, w *httptest.ResponseRecorder, detail string) {
+		t.Helper()
+		if o := readOops(t, w.Body.Bytes()); w.Code != 429 || o.Code != "rate_limit_exceeded" || !strings.Contains(o.Message, detail) {
+			t.Errorf("%d %+v", w.Code, o)
+		}
+	}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *site.Config, g *gateway.Config) { g.MaxWaiting, g.MaxKeyWaiting = 2, 3 })
+		of := func(user string) visit { return hello(`,"user":"` + user + `"`).as("everyone") }
+		held := []<-chan *httptest.ResponseRecorder{h.start(of("alice")), h.start(of("alice"))}
+		synctest.Wait()
+		full(t, h.do(of("alice")), "At most 2 of one owner")
+		held = append(held, h.start(of("bob")))
+		synctest.Wait()
+		full(t, h.do(of("bob")), "At most 3 of one key")
+		held = append(held, h.start(hello(""))) // the same owner, with another key
+		for _, out := range held {
+			if o := readOops(t, (<-out).Body.Bytes()); o.Code != "no_runner" {
+				t.Errorf("%+v", o)
+			}
+		}
+		if o := readOops(t, h.do(of("alice")).Body.Bytes()); o.Code != "no_runner" {
+			t.Errorf("afterwards: %+v", o)
+		}
+	})
+	inBubble(t, func(t *testing.T) {
+		// A key of one owner is counted before the body is read.
+		h := newHouse(t, func(_ *site.Config, g *gateway.Config) { g.MaxWaiting = 1 })
+		out := h.start(hello(""))
+		synctest.Wait()
+		full(t, h.do(chat("no JSON")), "At most 1 of one owner")
+		<-out
+	})
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *site.Config, g *gateway.Config) { g.MaxWaiting = 2 })
 		first, second := h.start(hello("")), h.start(hello(""))
@@ -765,6 +1029,7 @@ func TestBusy(t *testing.T) {
 
 func TestQueueFull(t *testing.T) {
 	h := newHouse(t, func(s *site.Config, _ *gateway.Config) { s.Quota = 1 })
+	h.pair("alice")
 	v := hello("").with("Prefer", "wait=0")
 	h.do(v)
 	w := h.do(v)
@@ -785,7 +1050,7 @@ func TestTooLarge(t *testing.T) {
 	r.ContentLength = -1
 	r.Header.Set("Authorization", "Bearer alice")
 	var read atomic.Int64
-	announced := httptest.NewRequest(v.method, v.path, slow{nil, &read})
+	announced := httptest.NewRequest(v.method, v.path, slow{nil, nil, &read})
 	announced.ContentLength, announced.Header = 32<<20+1, r.Header
 	w := httptest.NewRecorder()
 	if h.gateway.ServeHTTP(w, announced); w.Code != 413 || read.Load() != 0 {
@@ -840,7 +1105,8 @@ func TestKindOf(t *testing.T) {
 func TestNames(t *testing.T) {
 	for name, want := range map[string][2]bool{ // droppable, labelable
 		"temperature": {true, true}, "top_k": {true, true}, "model": {false, true}, "messages": {false, true}, "n": {false, true},
-		"": {false, false}, "auto": {true, false}, "a b": {false, false}, "Gpt-4.1/x:y": {false, true}, "é": {false, false},
+		"": {false, false}, "auto": {true, false}, "a b": {false, false}, "Gpt-4.1:y": {false, true}, "é": {false, false},
+		"a/b": {false, false}, ".": {false, false}, "..": {false, false}, "...": {false, true},
 		strings.Repeat("a", 64): {true, true}, strings.Repeat("a", 65): {false, false},
 	} {
 		if got := [2]bool{gateway.Droppable(name), gateway.Labelable(name)}; got != want {
@@ -849,50 +1115,215 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// slow is a body that never comes. It notes that somebody waits for it.
+// slow is a body that begins and never comes whole. It notes each time that
+// somebody waits for it.
 type slow struct {
+	begin   io.Reader
 	gone    <-chan struct{}
 	waiting *atomic.Int64
 }
 
-func (s slow) Read([]byte) (int, error) {
+func (s slow) Read(b []byte) (int, error) {
+	if s.begin != nil {
+		if n, err := s.begin.Read(b); err == nil {
+			return n, nil
+		}
+	}
 	s.waiting.Add(1)
 	<-s.gone
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestLargeBodies holds that few large bodies are read at once, that small ones
-// are not held up by them, and that one which waits gives up with its client.
+// TestLargeBodies holds that few large bodies are read at once, fewer of one key,
+// that small ones are not held up by them, and that none waits for ever.
 func TestLargeBodies(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t)
+		h.pair("alice")
 		var waiting atomic.Int64
 		end := make(chan struct{})
-		ctx, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for i := range 6 {
-			r := httptest.NewRequest("POST", "/v1/completions", slow{end, &waiting}).WithContext(ctx)
-			r.Header.Set("Authorization", "Bearer alice")
-			r.ContentLength = []int64{-1, 1<<20 + 1}[i%2]
-			all.Go(func() { h.gateway.ServeHTTP(httptest.NewRecorder(), r) })
+		send := func(ctx context.Context, key string, size, announced int64) <-chan *httptest.ResponseRecorder {
+			r := httptest.NewRequest("POST", "/v1/completions", slow{strings.NewReader(strings.Repeat(" ", int(size))), end, &waiting}).WithContext(ctx)
+			r.Header.Set("Authorization", "Bearer "+key)
+			r.ContentLength = announced
+			out := make(chan *httptest.ResponseRecorder, 1)
+			all.Go(func() { w := httptest.NewRecorder(); h.gateway.ServeHTTP(w, r); out <- w })
+			synctest.Wait()
+			return out
 		}
-		synctest.Wait()
-		if n := waiting.Load(); n != 4 {
-			t.Errorf("%d large bodies are read at once, want 4", n)
+		refused := func(w *httptest.ResponseRecorder) {
+			t.Helper()
+			if o := readOops(t, w.Body.Bytes()); w.Code != 429 || o.Code != "rate_limit_exceeded" || w.Header().Get("Retry-After") != "1" {
+				t.Errorf("%d %+v", w.Code, o)
+			}
+		}
+		is := func(n int64) {
+			t.Helper()
+			if got := waiting.Load(); got != n {
+				t.Errorf("%d bodies are read, want %d", got, n)
+			}
+		}
+		const most = 1 << 20
+		// What is only announced takes no turn, however much it is.
+		for range 5 {
+			send(t.Context(), "alice", most, 32<<20)
+		}
+		is(5)
+		// Two of each key have one, and a third waits ten seconds for it.
+		for i := range 3 {
+			send(t.Context(), "alice", most+1, []int64{-1, most + 2}[i%2])
+		}
+		is(7)
+		begin := time.Now()
+		refused(h.do(chat(strings.Repeat(" ", most) + hello("").body)))
+		if took := time.Since(begin); took != 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		for range 2 {
+			send(t.Context(), "everyone", most+1, -1)
+		}
+		is(9)
+		// Four in all, so that another key waits too, and gives up with its client.
+		ctx, leave := context.WithCancel(t.Context())
+		gone := send(ctx, "asks", most+1, -1)
+		is(9)
+		begin = time.Now()
+		leave()
+		if w := <-gone; w.Body.Len() > 0 || time.Since(begin) > 0 {
+			t.Errorf("nobody is told %s, after %s", w.Body, time.Since(begin))
 		}
 		if o := readOops(t, h.do(hello("").with("Prefer", "wait=0")).Body.Bytes()); o.Code != "job_pending" {
 			t.Errorf("a small one: %+v", o)
 		}
-		leave()
+		r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(hello("").body))
+		r.Header.Set("Authorization", "Bearer alice")
+		r.Header.Set("Prefer", "wait=0")
+		r.ContentLength = -1
+		w := httptest.NewRecorder()
+		h.gateway.ServeHTTP(w, r)
+		if o := readOops(t, w.Body.Bytes()); o.Code != "job_pending" {
+			t.Errorf("a small one of unknown length: %+v", o)
+		}
+		// One that waits is read as soon as there is a turn.
+		next := h.start(chat(strings.Repeat(" ", 2<<20)+hello("").body).with("Prefer", "wait=0").as("asks"))
 		synctest.Wait()
 		close(end)
-		all.Wait()
-		if n := waiting.Load(); n != 4 {
-			t.Errorf("%d bodies were read, also of clients that were gone", n)
-		}
-		w := h.do(chat(strings.Repeat(" ", 2<<20)+hello("").body).with("Prefer", "wait=0"))
-		if o := readOops(t, w.Body.Bytes()); o.Code != "job_pending" {
+		if o := readOops(t, (<-next).Body.Bytes()); o.Code != "job_pending" {
 			t.Errorf("a large one afterwards: %+v", o)
 		}
+		all.Wait()
 	})
+}
+
+// line is a connection whose bytes come at a rate, as far as a body is read from
+// it.
+type line struct {
+	*httptest.ResponseRecorder
+	rate     int // bytes a second
+	size     int
+	text     string // at the end
+	deadline time.Time
+	late     bool // a deadline was set after the end
+	ended    bool
+	end      func() // what a server does with a request whose body is late
+}
+
+func (l *line) SetReadDeadline(t time.Time) error {
+	l.deadline, l.late = t, l.late || l.ended
+	return nil
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	if l.size == 0 {
+		n := copy(b, l.text)
+		l.ended = true
+		return n, io.EOF
+	}
+	n := min(len(b), l.size, 64<<10)
+	wait := time.Duration(n) * time.Second / time.Duration(l.rate)
+	if left := time.Until(l.deadline); wait > left {
+		time.Sleep(left)
+		l.end()
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(wait)
+	l.size -= n
+	for i := range b[:n] {
+		b[i] = ' '
+	}
+	return n, nil
+}
+
+// TestSlowBody holds how slowly a body may come, and that the server's watch over
+// the connection has no deadline afterwards.
+func TestSlowBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate, size int
+		code       string
+		took       time.Duration
+	}{
+		"fast":                       {10 << 20, 20 << 20, "job_pending", 2 * time.Second},
+		"a small one in a minute":    {1 << 10, 59 << 10, "job_pending", 59 * time.Second},
+		"a small one that drips":     {1 << 10, 1 << 20, "request_timeout", 60 * time.Second},
+		"a large one that is slow":   {192 << 10, 30 << 20, "job_pending", 160 * time.Second},
+		"a large one that is slower": {128 << 10, 30 << 20, "request_timeout", 119 * time.Second},
+		"one byte more than small":   {1 << 20, 1<<20 + 1 - len(hello("").body), "job_pending", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := newHouse(t, func(s *site.Config, _ *gateway.Config) { s.Liveness = time.Hour })
+				h.pair("alice")
+				l := &line{ResponseRecorder: httptest.NewRecorder(), rate: c.rate, size: c.size, text: hello("").body}
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				l.end = end
+				r := httptest.NewRequest("POST", "/v1/chat/completions", l).WithContext(ctx)
+				r.Header.Set("Authorization", "Bearer alice")
+				r.Header.Set("Prefer", "wait=0")
+				begin := time.Now()
+				h.gateway.ServeHTTP(l, r)
+				if o := readOops(t, l.Body.Bytes()); o.Code != c.code || l.late {
+					t.Errorf("%+v, late %v", o, l.late)
+				}
+				if c.code == "request_timeout" && l.Code != 408 {
+					t.Errorf("status %d", l.Code)
+				}
+				if took := time.Since(begin); took < c.took-time.Second || took > c.took+time.Second {
+					t.Errorf("it took %s, want %s", took, c.took)
+				}
+			})
+		})
+	} // The time in which a large one waits for its turn is not its own.
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, func(s *site.Config, _ *gateway.Config) { s.Liveness = time.Hour })
+		h.pair("alice")
+		free := h.fill("alice")
+		l := &line{ResponseRecorder: httptest.NewRecorder(), rate: 31300, size: 2 << 20, text: hello("").body}
+		r := httptest.NewRequest("POST", "/v1/chat/completions", l)
+		r.Header.Set("Authorization", "Bearer alice")
+		r.Header.Set("Prefer", "wait=0")
+		done := make(chan bool)
+		go func() { h.gateway.ServeHTTP(l, r); close(done) }()
+		time.Sleep(42 * time.Second) // after 33 the first MiB is there
+		free()
+		<-done
+		if o := readOops(t, l.Body.Bytes()); o.Code != "job_pending" {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+// fill takes both turns of a key for large bodies.
+func (h *house) fill(key string) (free func()) {
+	var waiting atomic.Int64
+	end := make(chan struct{})
+	var all sync.WaitGroup
+	for range 2 {
+		r := httptest.NewRequest("POST", "/v1/completions", slow{strings.NewReader(strings.Repeat(" ", 1<<20+1)), end, &waiting})
+		r.Header.Set("Authorization", "Bearer "+key)
+		all.Go(func() { h.gateway.ServeHTTP(httptest.NewRecorder(), r) })
+	}
+	synctest.Wait()
+	return func() { close(end); all.Wait() }
 }

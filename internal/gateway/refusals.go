@@ -25,10 +25,10 @@ var (
 		"Send less text at once.")
 	ErrUnknown = refusal.NewKind("unknown-parameter", 400,
 		"The request has a member that is none of this endpoint's.",
-		"Leave it out, or ask the site to list it among those to drop.")
+		"Leave it out.")
 	ErrUnsupported = refusal.NewKind("unsupported-parameter", 400,
 		"The request asks for something that a user's device cannot be asked for.",
-		"Leave the member out, or ask the site to list it among those to drop.")
+		"Leave the member out.")
 	ErrUnsupportedValue = refusal.NewKind("unsupported-value", 400,
 		"A member asks for something that a user's device cannot be asked for.",
 		"Send one of the values that docs/gateway.md lists for it.")
@@ -54,8 +54,14 @@ var (
 		"This path does not take this method.",
 		"The header Allow names the one that it takes.")
 	ErrBusy = refusal.NewKind("rate-limit-exceeded", 429,
-		"As many requests of this key are under way as may be.",
+		"As many requests are under way as may be.",
 		"Wait until some are answered.")
+	ErrSlow = refusal.NewKind("request-timeout", 408,
+		"The body came too slowly.",
+		"Send it within a minute, and a second more for each 256 KiB.")
+	ErrStopping = refusal.NewKind("site-stopping", 503,
+		"The site is being stopped, so it waits for no answer any more.",
+		"Ask again in a moment. A job that is named by X-Allod-Job goes on: collect it by its id at /v1/jobs.")
 )
 
 // How a job ends without an answer, besides what package site refuses.
@@ -67,7 +73,7 @@ var (
 		"The user's device ran the job and reports a failure.",
 		"Look at the job by its id for what the device says, and at the device's own log.")
 	ErrGivenBack = refusal.NewKind("job-given-back", 502,
-		"A device of the user's took the job and gave it back, and none has taken it since: it refused the job, or its model does not work.",
+		"A device of the user's took the job and did not finish it, and none has taken it since: it refused the job, fell silent, or its model does not work.",
 		"Look at the device's own log. The job was canceled.")
 	ErrPending = refusal.NewKind("job-pending", 504,
 		"The job did not end in the time that was waited for it, and goes on.",
@@ -83,7 +89,7 @@ var (
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The gateway for OpenAI clients", Kinds: []*refusal.Kind{
 	ErrJSON, ErrTooLarge, ErrUnknown, ErrUnsupported, ErrUnsupportedValue, ErrMissing, ErrValue, ErrTextLength, ErrListLength,
-	ErrModel, ErrURL, ErrMethod, ErrBusy, ErrQueueFull, ErrDevice, ErrGivenBack, ErrPending, ErrExpired, ErrCanceled,
+	ErrModel, ErrURL, ErrMethod, ErrBusy, ErrSlow, ErrStopping, ErrQueueFull, ErrDevice, ErrGivenBack, ErrPending, ErrExpired, ErrCanceled,
 }}
 
 // codes are OpenAI's own names of refusals that other packages declare.
@@ -98,10 +104,11 @@ func codeOf(k *refusal.Kind) string {
 }
 
 // KindOf is the refusal behind a code, among those that a client of the gateway
-// meets; nil for a code that is none of them.
+// meets; nil for a code that is none of them, as internal: what it says is of the
+// process that says it.
 func KindOf(code string) *refusal.Kind {
 	met := append([]*refusal.Kind{
-		appapi.ErrAppKey, appapi.ErrScope, appapi.ErrOwner, site.ErrNoRunnerAvailable, site.ErrQuestion, refusal.Internal,
+		appapi.ErrAppKey, appapi.ErrScope, appapi.ErrOwner, site.ErrNoRunnerAvailable, site.ErrQuestion,
 	}, Kinds.Kinds...)
 	for _, k := range met {
 		if codeOf(k) == code {
@@ -116,18 +123,19 @@ const (
 	afterBusy     = time.Second
 	afterFull     = 5 * time.Second
 	afterNoRunner = 15 * time.Second
+	afterStop     = 5 * time.Second
 )
 
 // told names refusals of package site as clients are told them.
 func told(err error) error {
-	switch {
-	case errors.Is(err, site.ErrQuota):
+	if errors.Is(err, site.ErrQuota) {
 		return ErrQueueFull.Because(err).After(afterFull)
-	case errors.Is(err, site.ErrTimeout):
-		return ErrPending.Because(err)
 	}
 	return err
 }
+
+// stopped refuses for a site that stops.
+func stopped(cause error) error { return ErrStopping.Because(cause).After(afterStop) }
 
 // problem is a refusal with what OpenAI's shape says besides.
 type problem struct {

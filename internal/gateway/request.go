@@ -2,8 +2,7 @@ package gateway
 
 import (
 	"errors"
-	"io"
-	"net/http"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,18 +34,6 @@ type request struct {
 	dropped []string
 }
 
-// readBody reads a body whole, so that a closed connection shows from then on.
-func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil {
-		return nil, ErrJSON.With("The body ended too soon.").Because(err)
-	}
-	if len(body) > maxBody {
-		return nil, ErrTooLarge
-	}
-	return body, nil
-}
-
 // readRequest reads a body of one of the two endpoints. Drop are the members that
 // are dropped instead of refused.
 func readRequest(body []byte, kind ai.Kind, drop []string) (request, error) {
@@ -58,7 +45,7 @@ func readRequest(body []byte, kind ai.Kind, drop []string) (request, error) {
 		}
 		return request{}, ErrJSON.Because(err)
 	}
-	all, ok := members(body)
+	all, ok := present(body)
 	if !ok {
 		return request{}, ErrJSON
 	}
@@ -91,8 +78,15 @@ func members(raw jsontext.Value) (map[string]jsontext.Value, bool) {
 	return m, json.Unmarshal(raw, &m) == nil
 }
 
-// sift drops what is to be dropped and refuses what is left and not carried. A
-// null is taken for an absent member, as OpenAI's API takes it.
+// present are the members of an object but for those that are null. A null is
+// taken for an absent member, as OpenAI's API takes it.
+func present(raw jsontext.Value) (map[string]jsontext.Value, bool) {
+	all, ok := members(raw)
+	maps.DeleteFunc(all, func(_ string, v jsontext.Value) bool { return v.Kind() == 'n' })
+	return all, ok
+}
+
+// sift drops what is to be dropped and refuses what is left and not carried.
 func (q *request) sift(all map[string]jsontext.Value, kind ai.Kind, drop []string) error {
 	other := "messages"
 	if kind == ai.KindChat {
@@ -103,38 +97,60 @@ func (q *request) sift(all map[string]jsontext.Value, kind ai.Kind, drop []strin
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	unknown := false
+	left := map[string]jsontext.Value{}
 	for _, name := range names {
 		switch {
-		case all[name].Kind() == 'n':
-			delete(all, name)
 		case name != other && slices.Contains(carriedFields, name):
 		case slices.Contains(drop, name):
 			delete(all, name)
 			q.dropped = append(q.dropped, name)
 		case slices.Contains(refusedFields, name):
 			if !asksNothing(name, all[name]) {
-				return about(name, ErrUnsupported)
+				return about(name, ErrUnsupported.With(canDrop))
 			}
 		default:
-			// A name that is not ours is not repeated. Those that are come first.
-			unknown = true
+			left[name] = all[name] // those that are known come first
 		}
 	}
-	if unknown {
-		return ErrUnknown
+	return unknown(left, "")
+}
+
+// canDrop is said of members of the request itself. What stands within another
+// member is never dropped.
+const canDrop = "The site can be told to drop it."
+
+// unknown refuses members that mean nothing here, if there are any, by the first
+// name that may be repeated. At is where they stand; empty is the request itself.
+func unknown(left map[string]jsontext.Value, at string) error {
+	if len(left) == 0 {
+		return nil
 	}
-	return nil
+	names := slices.Sorted(maps.Keys(left))
+	i := slices.IndexFunc(names, repeatable)
+	switch {
+	case i < 0:
+		return about(at, ErrUnknown)
+	case at != "":
+		return about(at+"."+names[i], ErrUnknown)
+	case Droppable(names[i]):
+		return about(names[i], ErrUnknown.With(canDrop))
+	}
+	return about(names[i], ErrUnknown)
 }
 
 // asksNothing reports whether a member's value asks for what happens anyway.
 func asksNothing(name string, raw jsontext.Value) bool {
-	values := nothing[name]
-	if len(values) == 0 || len(raw) > 64 {
+	value, has := nothing[name]
+	if !has || len(raw) > 64 {
 		return false
 	}
+	if raw.Kind() == '0' {
+		given, err := strconv.ParseFloat(string(raw), 64)
+		same, none := strconv.ParseFloat(value, 64)
+		return err == nil && none == nil && given == same
+	}
 	compact := raw.Clone()
-	return compact.Compact() == nil && slices.Contains(values, string(compact))
+	return compact.Compact() == nil && string(compact) == value
 }
 
 // options reads everything but the text.
@@ -154,7 +170,7 @@ func (q *request) options(all map[string]jsontext.Value) error {
 	}
 	for _, name := range []string{"n", "store"} {
 		if raw := all[name]; raw != nil && !asksNothing(name, raw) {
-			return about(name, ErrUnsupportedValue.With("It can only be "+nothing[name][0]+"."))
+			return about(name, ErrUnsupportedValue.With("It can only be "+nothing[name]+"."))
 		}
 	}
 	if err := flag(all["stream"], "stream", &q.stream); err != nil {
@@ -164,7 +180,7 @@ func (q *request) options(all map[string]jsontext.Value) error {
 	if raw == nil {
 		return nil
 	}
-	inner, ok := members(raw)
+	inner, ok := present(raw)
 	switch {
 	case !ok:
 		return about("stream_options", ErrValue.With("It must be an object."))
@@ -183,10 +199,7 @@ func (q *request) options(all map[string]jsontext.Value) error {
 	}
 	delete(inner, "include_usage")
 	delete(inner, "include_obfuscation")
-	if len(inner) > 0 {
-		return about("stream_options", ErrUnknown)
-	}
-	return nil
+	return unknown(inner, "stream_options")
 }
 
 // nameable reports whether a text can be an owner: what package site takes.
@@ -213,7 +226,7 @@ func flag(raw jsontext.Value, param string, into *bool) error {
 	switch raw.Kind() {
 	case 't':
 		*into = true
-	case 'f', 'n':
+	case 'f':
 	default:
 		return about(param, ErrValue.With("It must be true or false."))
 	}
@@ -293,7 +306,8 @@ var roles = map[string]ai.Role{
 
 func readTurn(raw jsontext.Value, at string) (ai.ChatMessage, error) {
 	refuse := func(err error) (ai.ChatMessage, error) { return ai.ChatMessage{}, err }
-	all, ok := members(raw)
+	written, ok := members(raw)
+	all, _ := present(raw)
 	if !ok {
 		return refuse(about(at, ErrValue.With("It must be an object.")))
 	}
@@ -306,19 +320,23 @@ func readTurn(raw jsontext.Value, at string) (ai.ChatMessage, error) {
 		return refuse(about(at+".role", ErrUnsupportedValue.With("It can only be system, developer, user or assistant.")))
 	}
 	for _, name := range turnFields {
-		if raw := all[name]; raw != nil && raw.Kind() != 'n' && !empty(raw) {
+		if raw := all[name]; raw != nil && !empty(raw) {
 			return refuse(about(at+"."+name, ErrUnsupported))
 		}
 		delete(all, name)
 	}
-	var err error
-	if m.Content, err = readContent(all["content"], at+".content"); err != nil {
-		return refuse(err)
+	// An answer without a text comes back as a turn whose text is null. What else
+	// it can ask for is refused above.
+	if m.Role != ai.RoleAssistant || written["content"].Kind() != 'n' {
+		var err error
+		if m.Content, err = readContent(all["content"], at+".content"); err != nil {
+			return refuse(err)
+		}
 	}
 	delete(all, "role")
 	delete(all, "content")
-	if len(all) > 0 {
-		return refuse(about(at, ErrUnknown))
+	if err := unknown(all, at); err != nil {
+		return refuse(err)
 	}
 	return m, fits(m.Content, at+".content")
 }
@@ -347,7 +365,7 @@ func readContent(raw jsontext.Value, param string) (string, error) {
 	parts := make([]string, len(entries))
 	for i, entry := range entries {
 		at := param + "[" + strconv.Itoa(i) + "]"
-		part, ok := members(entry)
+		part, ok := present(entry)
 		if !ok {
 			return "", about(at, ErrValue.With("It must be an object."))
 		}
@@ -361,8 +379,10 @@ func readContent(raw jsontext.Value, param string) (string, error) {
 		if err := text(part["text"], at+".text", &parts[i]); err != nil {
 			return "", err
 		}
-		if len(part) > 2 {
-			return "", about(at, ErrUnknown)
+		delete(part, "type")
+		delete(part, "text")
+		if err := unknown(part, at); err != nil {
+			return "", err
 		}
 	}
 	return strings.Join(parts, "\n"), nil

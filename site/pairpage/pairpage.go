@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +44,9 @@ const Path = "/pair"
 type Config struct {
 	// Owner decides on Path without a link; empty means that nobody does. Whoever
 	// reaches the listener can then approve in the owner's name. So it must listen
-	// on loopback, without a proxy before it; the page refuses other web pages and
-	// every name that is not a loopback one.
+	// on loopback, without a proxy before it; the page refuses other web pages,
+	// every name that is not a loopback one, and what shows that a proxy sent it. A
+	// proxy that shows nothing of itself cannot be told from this machine.
 	Owner ai.Owner
 	// Clock tells how much time is left; nil means time.Now.
 	Clock func() time.Time
@@ -103,7 +106,7 @@ func (h *handler) known(r *http.Request) (who, error) {
 		l, err := h.devices.FindLink(r.Context(), token)
 		return who{token, l, l.Owner}, err
 	}
-	if h.Owner != "" && (!Loopback(r.Host) || forwarded(r.Header) || h.foreign.Check(r) != nil) {
+	if h.Owner != "" && (!Loopback(r.Host) || forwarded(r) || otherOrigin(r) || h.foreign.Check(r) != nil) {
 		return who{}, ErrForeign
 	}
 	return who{owner: h.Owner}, nil
@@ -121,10 +124,31 @@ func Loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
-// forwarded reports whether a proxy says that it carries a request from elsewhere.
-func forwarded(h http.Header) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if h.Get(name) != "" {
+// forwarded reports whether a request shows a proxy, which could carry it from
+// anywhere: by what proxies add, or by HTTP/1.0, which no browser speaks and which
+// nginx speaks unless told otherwise, adding nothing.
+func forwarded(r *http.Request) bool {
+	if !r.ProtoAtLeast(1, 1) {
+		return true
+	}
+	for name := range r.Header {
+		switch name = http.CanonicalHeaderKey(name); {
+		case strings.HasPrefix(name, "X-Forwarded-"):
+			return true
+		case slices.Contains([]string{"Forwarded", "Via", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}, name):
+			return true
+		}
+	}
+	return false
+}
+
+// otherOrigin reports whether a browser says that the request is of a page with
+// another host than the one that it was sent to. Behind a proxy that puts its own
+// target into Host, the two differ for the page itself.
+func otherOrigin(r *http.Request) bool {
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host != r.Host {
 			return true
 		}
 	}

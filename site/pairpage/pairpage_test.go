@@ -369,6 +369,10 @@ func TestOwnerIsForThisMachine(t *testing.T) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	both := func(a, b func(*http.Request)) func(*http.Request) { return func(r *http.Request) { a(r); b(r) } }
+	proto := func(major, minor int) func(*http.Request) {
+		return func(r *http.Request) { r.ProtoMajor, r.ProtoMinor = major, minor }
+	}
 	d := newDesk(t, "carol")
 	for _, c := range []struct {
 		what       string
@@ -385,9 +389,17 @@ func TestOwnerIsForThisMachine(t *testing.T) {
 		{"IPv6 without a port", host("[::1]"), true, true},
 		{"another site", header("Sec-Fetch-Site", "cross-site"), true, false},
 		{"another port", header("Sec-Fetch-Site", "same-site"), true, false},
-		{"another site, an older browser", header("Origin", "https://evil.example"), true, false},
-		{"another port, an older browser", header("Origin", "http://127.0.0.1:8081"), true, false},
-		{"a page of nowhere", header("Origin", "null"), true, false},
+		{"another site, an older browser", header("Origin", "https://evil.example"), false, false},
+		{"another port, an older browser", header("Origin", "http://127.0.0.1:8081"), false, false},
+		{"a page of nowhere", header("Origin", "null"), false, false},
+		{"no origin", header("Origin", ""), false, false},
+		{"what is no origin", header("Origin", "http://127.0.0.1:8080:x"), false, false},
+		// As through nginx, which sends its target as Host and passes the rest on.
+		{"the same page by another name", both(header("Sec-Fetch-Site", "same-origin"), header("Origin", "https://app.example")), false, false},
+		{"the same page on another port", both(header("Sec-Fetch-Site", "same-origin"), header("Origin", "http://127.0.0.1:80")), false, false},
+		{"two origins", func(r *http.Request) { r.Header["Origin"] = []string{"http://127.0.0.1:8080", "https://evil.example"} }, false, false},
+		{"HTTP/1.0", proto(1, 0), false, false},
+		{"HTTP/2", proto(2, 0), true, true},
 		{"a name that leads here", host("evil.example:8080"), false, false},
 		{"a name below localhost", host("evil.localhost:8080"), false, false},
 		{"a name that begins so", host("localhost.evil.example"), false, false},
@@ -400,6 +412,13 @@ func TestOwnerIsForThisMachine(t *testing.T) {
 		{"a proxy of another kind", header("X-Real-IP", "203.0.113.9"), false, false},
 		{"a proxy that says its name", header("Via", "1.1 proxy"), false, false},
 		{"a proxy that says ours", header("X-Forwarded-Host", "app.example"), false, false},
+		{"a proxy that says how", header("X-Forwarded-Proto", "https"), false, false},
+		{"a proxy that says what nobody expects", header("X-Forwarded-Canary", "x"), false, false},
+		{"a proxy that says nothing", header("X-Forwarded-For", ""), false, false},
+		{"a proxy in small letters", func(r *http.Request) { r.Header["x-forwarded-for"] = []string{"203.0.113.9"} }, false, false},
+		{"a network's proxy", header("CF-Connecting-IP", "203.0.113.9"), false, false},
+		{"another network's proxy", header("True-Client-IP", "203.0.113.9"), false, false},
+		{"what is no proxy's", header("X-Forward", "x"), true, true},
 	} {
 		p := d.wait()
 		wantRead, wantSent, left := 403, 403, ai.PairPending
