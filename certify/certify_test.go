@@ -49,7 +49,7 @@ func serve(t *testing.T, wrap func(http.Handler) http.Handler, change ...func(*s
 	}
 	config := site.Config{
 		Store: store, Keys: []key.SiteKeys{keys}, NoLimits: true,
-		Lease: 2 * time.Second, PairTTL: 2 * time.Second, Liveness: 2 * time.Second,
+		Lease: 4 * time.Second, PairTTL: 4 * time.Second, Liveness: 4 * time.Second,
 	}
 	for _, c := range change {
 		c(&config)

@@ -24,9 +24,9 @@ const (
 func (n NoRunner) sentence() string {
 	switch n {
 	case NonePaired:
-		return "No device is paired with this site."
+		return "No device that this audience could reach is paired with the site."
 	case NoneOnline:
-		return "No paired device was heard of lately."
+		return "No device that this audience could reach was heard of lately."
 	case NoneCapable:
 		return "No device that is there offers this kind of job."
 	case NoneAdmitted:
@@ -47,14 +47,22 @@ type Availability struct {
 
 // Availability says whether a job of that kind, owner and audience would find a
 // device now (MUST NO_RUNNER_SIGNAL). It judges by what the devices declared in
-// their last heartbeat.
+// their last heartbeat. For an audience that other people's devices are not in,
+// only the owner's own are looked at: others' are none to the owner, and nobody
+// learns of them.
 func (j *Jobs) Availability(ctx context.Context, kind ai.Kind, m match.Job) (Availability, error) {
-	live, err := j.c.devs.Runners(ctx, RunnerQuery{LiveSince: ai.MillisOf(j.c.Clock().Add(-j.c.Liveness))})
+	var whose ai.Owner // empty for everybody's
+	if m.Audience != ai.AudienceNamed && m.Audience != ai.AudiencePublic {
+		if whose = m.Owner; whose == "" {
+			return Availability{Why: NonePaired}, nil
+		}
+	}
+	live, err := j.c.devs.Runners(ctx, RunnerQuery{Owner: whose, LiveSince: ai.MillisOf(j.c.Clock().Add(-j.c.Liveness))})
 	if err != nil {
 		return Availability{}, err
 	}
 	if len(live) == 0 {
-		all, err := j.c.devs.Runners(ctx, RunnerQuery{})
+		all, err := j.c.devs.Runners(ctx, RunnerQuery{Owner: whose})
 		if err != nil {
 			return Availability{}, err
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/envelope"
@@ -23,6 +25,13 @@ func (h *handler) pair(c *call) ([]byte, error) {
 	return h.pairPoll(c, *p.Poll)
 }
 
+// Bounds of the capabilities that the site keeps for a device that nobody has
+// approved yet, in entries and in bytes of JSON.
+const (
+	maxOffers     = 64
+	maxOffersSize = 16 << 10
+)
+
 func (h *handler) pairStart(c *call, p ai.PairStartRequest) ([]byte, error) {
 	device, err := p.Device.Device()
 	if err != nil {
@@ -30,6 +39,10 @@ func (h *handler) pairStart(c *call, p ai.PairStartRequest) ([]byte, error) {
 	}
 	if h.c.VerificationURL == "" {
 		return nil, ai.ErrForbidden.With("This site pairs no devices: it has no page on which a person could approve one.")
+	}
+	// The row names each member, so it is no longer than this.
+	if kept, err := json.Marshal(p.Capabilities); err != nil || len(p.Capabilities) > maxOffers || len(kept) > maxOffersSize {
+		return nil, ai.BadRequest("It offers more than 64 capabilities, or more than 16 KiB of them.")
 	}
 	if err := h.limits.pairing(c.address, c.now.Time()); err != nil {
 		return nil, err

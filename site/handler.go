@@ -21,11 +21,15 @@ import (
 // handler serves the six endpoints of the daemon plane. The order of checks on a
 // request is path, method, size, JSON, version, signature present, freshness,
 // caller known, signature, revoked, schema, body's caller equals signer, then
-// the work. A refusal before the work consumes nothing.
+// the work. A body of more than [ai.MaxBody] bytes is read no further before
+// signature present, freshness, caller known and revoked; all checks then follow
+// in their order. A refusal before the work consumes nothing.
 type handler struct {
 	c      *core
 	limits *limits
 	routes map[string]route
+	// large has room for each body that may be read beyond [ai.MaxBody] at once.
+	large chan struct{}
 	// nobody is verified against where the caller is unknown, so that an unknown
 	// caller takes as long as a bad signature.
 	nobody key.SigningPublic
@@ -57,7 +61,10 @@ type call struct {
 }
 
 func newHandler(c *core) http.Handler {
-	h := &handler{c: c, limits: c.limits, routes: map[string]route{}, sites: map[ai.KeyID]ai.PublicIdentity{}}
+	h := &handler{
+		c: c, limits: c.limits, routes: map[string]route{}, sites: map[ai.KeyID]ai.PublicIdentity{},
+		large: make(chan struct{}, maxLarge),
+	}
 	for id, k := range c.vault.all {
 		h.sites[id] = ai.PublicIdentityOf(k.Identity())
 	}
@@ -107,10 +114,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer runs the checks from size on, and then the work.
 func (h *handler) answer(route route, c *call) ([]byte, error) {
-	var err error
-	if c.body, err = readBody(c.r, route.limit); err != nil {
+	done, err := h.readBody(route, c)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	if c.codec, err = protocol.Choose(c.body, route.limit, c.r.URL.RawQuery); err != nil {
 		return nil, err
 	}
@@ -122,37 +130,97 @@ func (h *handler) answer(route route, c *call) ([]byte, error) {
 	return route.serve(h, c)
 }
 
-// maxAhead is how much room is made for a body before it is there.
-const maxAhead = 16 << 10
+// Bounds of what bodies take.
+const (
+	// maxAhead is how much room is made for a body before it is there, in bytes.
+	maxAhead = 16 << 10
+	// maxLarge is how many bodies of more than [ai.MaxBody] bytes are in memory at
+	// once. At [ai.MaxSealedBody] that is half a gigabyte.
+	maxLarge = 16
+)
 
-func readBody(r *http.Request, limit int) ([]byte, error) {
+// readBody reads the body of a call. The call is done with it when done is called.
+func (h *handler) readBody(route route, c *call) (done func(), err error) {
 	tooLarge := ai.BadRequest("The body is larger than this endpoint takes.")
-	if r.ContentLength > int64(limit) {
+	announced := c.r.ContentLength
+	if announced > int64(route.limit) {
 		return nil, tooLarge
+	}
+	var body bytes.Buffer
+	read := func(limit int) error {
+		if _, err := body.ReadFrom(io.LimitReader(c.r.Body, int64(limit+1-body.Len()))); err != nil {
+			return ai.BadRequest("The body ended too soon.")
+		}
+		return nil
 	}
 	// What is announced is made room for, but not on a stranger's word alone.
-	var body bytes.Buffer
-	body.Grow(int(min(max(r.ContentLength, 0), maxAhead)) + bytes.MinRead)
-	_, err := body.ReadFrom(io.LimitReader(r.Body, int64(limit)+1))
-	switch {
-	case err != nil:
-		return nil, ai.BadRequest("The body ended too soon.")
-	case body.Len() > limit:
+	body.Grow(int(min(max(announced, 0), maxAhead)) + bytes.MinRead)
+	if err := read(min(route.limit, ai.MaxBody)); err != nil {
+		return nil, err
+	}
+	done = func() {}
+	if route.limit > ai.MaxBody && body.Len() > ai.MaxBody {
+		if err := h.admit(c); err != nil {
+			return nil, err
+		}
+		select {
+		case h.large <- struct{}{}:
+		case <-c.r.Context().Done():
+			return nil, c.r.Context().Err()
+		}
+		done = func() { <-h.large }
+		// All of the room at once: a buffer that grows as it goes takes up to three
+		// times as much.
+		size := route.limit
+		if announced > 0 {
+			size = int(announced)
+		}
+		body.Grow(max(size-body.Len(), 0) + bytes.MinRead)
+		if err := read(route.limit); err != nil {
+			done()
+			return nil, err
+		}
+	}
+	if body.Len() > route.limit {
+		done()
 		return nil, tooLarge
 	}
-	return body.Bytes(), nil
+	c.body = body.Bytes()
+	return done, nil
+}
+
+// admit says whether a large body is read on, by what is known of its caller
+// without it. That the caller has the key is not known yet. It answers as
+// authenticate would.
+func (h *handler) admit(c *call) error {
+	_, runner, err := h.named(c)
+	switch {
+	case errors.Is(err, ErrNoRunner):
+		return h.limits.failed(c.address, c.now.Time())
+	case err != nil:
+		return err
+	case runner.Revoked():
+		return ai.ErrRevoked
+	}
+	return nil
+}
+
+// named finds the device that a request's headers name. It returns [ErrNoRunner]
+// beside the signature where the site has none of that id.
+func (h *handler) named(c *call) (s signing.Signature, r Runner, err error) {
+	if s, err = signing.ReadHeaders(signing.DaemonPlane, c.r.Header.Get); err != nil {
+		return s, r, ai.ErrUnauthorized
+	}
+	if s.Fresh(c.now, signing.Window) != nil {
+		return s, r, ai.ClockSkew(c.now, signing.Window)
+	}
+	r, err = h.c.devs.Runner(c.r.Context(), ai.RunnerID(s.Caller))
+	return s, r, err
 }
 
 // authenticate finds out who is calling (MUST REQUESTS_SIGNED_NOT_BEARER).
 func (h *handler) authenticate(endpoint ai.Endpoint, c *call) error {
-	s, err := signing.ReadHeaders(signing.DaemonPlane, c.r.Header.Get)
-	if err != nil {
-		return ai.ErrUnauthorized
-	}
-	if s.Fresh(c.now, signing.Window) != nil {
-		return ai.ClockSkew(c.now, signing.Window)
-	}
-	runner, err := h.c.devs.Runner(c.r.Context(), ai.RunnerID(s.Caller))
+	s, runner, err := h.named(c)
 	identity := runner.Device.Signing()
 	unknown := errors.Is(err, ErrNoRunner)
 	if unknown {

@@ -169,8 +169,10 @@ func (c *core) check(q Question) (NewJob, error) {
 	return n, nil
 }
 
-// Get returns a job as it stands.
-func (j *Jobs) Get(ctx context.Context, id ai.JobID) (Job, error) { return j.c.jobs.Job(ctx, id) }
+// Get returns a job as it stands, without content.
+func (j *Jobs) Get(ctx context.Context, id ai.JobID) (Job, error) {
+	return j.c.jobs.Job(ctx, id, false)
+}
 
 // Cancel stops a job: at once while it waits, else as soon as its device hears
 // of it. Cancelling what is over changes nothing.
@@ -221,7 +223,7 @@ func (a Answer) Text() string {
 // without an outcome, [ErrContentGone], [ErrSealed], or nil and a zero Answer
 // for one that is not over.
 func (j *Jobs) Answer(ctx context.Context, id ai.JobID) (Answer, error) {
-	job, err := j.c.jobs.Job(ctx, id)
+	job, err := j.c.jobs.Job(ctx, id, true)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -279,12 +281,12 @@ func (j *Jobs) Wait(ctx context.Context, id ai.JobID, w Wait) (Answer, error) {
 	defer look.Stop()
 	var missing time.Time // since when nobody can run it
 	for {
-		job, err := j.c.jobs.Job(ctx, id)
+		job, err := j.Get(ctx, id)
 		if err != nil {
 			return Answer{}, err
 		}
 		if job.State.Terminal() {
-			return j.c.answer(job)
+			return j.Answer(ctx, id)
 		}
 		why, err := j.c.missing(ctx, job)
 		switch now := j.c.Clock(); {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestLane(t *testing.T) {
 	h := newHouse(t)
 	p := paired(h, "alice")
 	job := h.enqueue(site.Question{Owner: "alice", Payload: ai.Generate{Prompt: question}})
-	if kept, err := h.store.Jobs().Job(t.Context(), job.ID); err != nil || kept.Payload.Ciphertext == "" || strings.Contains(kept.Payload.Ciphertext, question) {
+	if kept, err := h.store.Jobs().Job(t.Context(), job.ID, true); err != nil || kept.Payload.Ciphertext == "" || strings.Contains(kept.Payload.Ciphertext, question) {
 		t.Errorf("what is stored is not sealed: %+v, %v", kept.Payload, err)
 	}
 	stub, g := p.one()
@@ -247,6 +248,35 @@ func TestPairing(t *testing.T) {
 		Daemon: ai.Daemon{Version: "1", Label: "l", Platform: ai.PlatformLinux}, Device: id, Capabilities: p.caps,
 	}})
 	wantCode(t, "a foreign sealing key", h.post("pair", body), "bad-request")
+
+	// Nor is more kept of a device that nobody has approved than it needs.
+	model := func(name string) []ai.Capability {
+		c := ollama
+		c.Model = name
+		return []ai.Capability{c}
+	}
+	for _, c := range []struct {
+		what string
+		caps []ai.Capability
+		code ai.Code // empty where it is taken
+	}{
+		{"64 capabilities", slices.Repeat([]ai.Capability{ollama}, 64), ""},
+		{"65 capabilities", slices.Repeat([]ai.Capability{ollama}, 65), "bad-request"},
+		{"nearly 16 KiB", model(repeat("m", 16<<10-200)), ""},
+		{"16 KiB", model(repeat("m", 16<<10)), "bad-request"},
+		{"16 KiB in all", slices.Repeat(model(repeat("m", 1000)), 17), "bad-request"},
+		{"what takes six bytes each", model(repeat("\x01", 3000)), "bad-request"},
+	} {
+		p := newPeer(h)
+		if p.caps = c.caps; c.code == "" {
+			p.start()
+			continue
+		}
+		body := write(t, codec.PairRequest, ai.PairRequest{Start: &ai.PairStartRequest{
+			Daemon: ai.Daemon{Version: "1", Label: "l", Platform: ai.PlatformLinux}, Device: ai.PublicIdentityOf(p.keys.Identity()), Capabilities: p.caps,
+		}})
+		wantCode(t, c.what, h.post("pair", body), c.code)
+	}
 
 	h.close()
 	h.open(func(c *site.Config) { c.VerificationURL = "" })
@@ -543,6 +573,50 @@ func TestAvailability(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("revoked", ai.KindGenerate, alices, site.Availability{Why: site.NonePaired})
+}
+
+// TestAvailabilityForOneself: whoever asks for their own devices hears of those
+// alone, whatever other people have.
+func TestAvailabilityForOneself(t *testing.T) {
+	h := newHouse(t)
+	check := func(what string, job match.Job, want site.Availability) {
+		t.Helper()
+		got, err := h.site.Jobs.Availability(t.Context(), ai.KindGenerate, job)
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
+		}
+	}
+	audience, scope := widest()
+	offer := func(kind ai.Kind) []ai.Capability {
+		return []ai.Capability{{Kind: kind, Service: "mine", BackendID: "ollama", BackendClass: backend.HTTP, Model: "m", OfferScope: scope}}
+	}
+	var yes = site.Availability{Available: true, Candidates: 1}
+	p := paired(h, "alice")
+	p.caps = offer(ai.KindGenerate)
+	p.beat()
+	self, unsaid, wide := match.Job{Owner: "bob", Audience: ai.AudienceSelf}, match.Job{Owner: "bob"}, match.Job{Owner: "bob", Audience: audience}
+	check("none of one's own", self, site.Availability{Why: site.NonePaired})
+	check("none of one's own, no audience", unsaid, site.Availability{Why: site.NonePaired})
+	check("nobody's", match.Job{Audience: ai.AudienceSelf}, site.Availability{Why: site.NonePaired})
+	check("another's", wide, yes)
+
+	q := paired(h, "bob")
+	h.skew.Store(36_000)
+	p.beat()
+	check("one's own is silent", self, site.Availability{Why: site.NoneOnline})
+	check("one's own is silent, another's is not", wide, yes)
+	q.caps = offer(ai.KindChat)
+	q.beat()
+	check("one's own offers another kind", self, site.Availability{Why: site.NoneCapable})
+	check("one's own offers another kind, another's does not", wide, yes)
+	q.caps = offer(ai.KindGenerate)
+	q.beat()
+	check("one's own", self, yes)
+	check("one's own, no audience", unsaid, yes)
+	if _, err := h.site.Devices.Revoke(t.Context(), q.runner); err != nil {
+		t.Fatal(err)
+	}
+	check("one's own is revoked", self, site.Availability{Why: site.NonePaired})
 }
 
 // TestClaimIsJudgedByItsOwnOffers declares one thing in heartbeats and another in

@@ -68,33 +68,49 @@ func (l *limits) take(wait time.Duration) error {
 	return refusal.From(ai.ErrRateLimited).After(wait)
 }
 
-// address is where a request came from: the connection's address, or what a
-// trusted proxy says of it.
+// address is where a request came from, as the limits count it: the connection's
+// address, or what a trusted proxy says of it. Of an IPv6 address it is the /64,
+// since whoever has one address has all of that network. What is no address is
+// returned as it is.
 func (l *limits) address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	from, err := readAddress(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
 	// The right-most address that is no trusted proxy is the first that nobody
 	// vouches for.
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && l.trusted(host); i-- {
-		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+	for i := len(hops) - 1; i >= 0 && l.trusted(from); i-- {
+		next, err := readAddress(strings.TrimSpace(hops[i]))
 		if err != nil {
 			break
 		}
-		host = next.Unmap().String()
+		from = next
 	}
-	return host
+	if from.Is4() {
+		return from.String()
+	}
+	return netip.PrefixFrom(from, 64).Masked().String()
 }
 
-func (l *limits) trusted(host string) bool {
-	addr, err := netip.ParseAddr(host)
+// readAddress reads an address with a port or without, and in brackets or
+// without; proxies write all of these. A zone is dropped, and of an IPv4-mapped
+// address the IPv4 form is returned.
+func readAddress(text string) (netip.Addr, error) {
+	host, _, err := net.SplitHostPort(text)
 	if err != nil {
-		return false
+		host = text
+		if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+			host = text[1 : len(text)-1]
+		}
 	}
+	addr, err := netip.ParseAddr(host)
+	return addr.WithZone("").Unmap(), err
+}
+
+func (l *limits) trusted(addr netip.Addr) bool {
 	for _, p := range l.proxies {
-		if p.Contains(addr.Unmap()) {
+		if p.Contains(addr) {
 			return true
 		}
 	}

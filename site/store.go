@@ -86,14 +86,22 @@ type SetAside struct {
 	At   ai.Millis
 }
 
-// JobStore keeps jobs.
+// MaxSettled is how many dependents of jobs that have ended one operation settles
+// at most. Those of one more are left to the sweeps.
+const MaxSettled = 64
+
+// JobStore keeps jobs. What ends a job also settles the jobs that wait for it, and
+// in turn those that wait for these, up to [MaxSettled]; a Sweep goes on with the
+// rest.
 type JobStore interface {
 	// Enqueue stores a job. A job of the same id that asks for the same is
 	// returned as it stands, with created false; one that asks for something else
 	// is [ErrConflict]. It returns [ErrQuota].
 	Enqueue(ctx context.Context, job NewJob) (stored Job, created bool, err error)
-	// Job returns a job with its content. It returns [ErrNoJob] or [ErrSetAside].
-	Job(ctx context.Context, id ai.JobID) (Job, error)
+	// Job returns a job, with its content only where that is asked for: it may be
+	// large, and how long it takes to read tells its size. It returns [ErrNoJob]
+	// or [ErrSetAside].
+	Job(ctx context.Context, id ai.JobID, content bool) (Job, error)
 	// Claim grants waiting jobs to a device, the longest claimable first. It
 	// returns [ErrNoRunner] or [ErrRunnerRevoked]. The jobs come without content.
 	Claim(ctx context.Context, c Claim) (Claimed, error)
@@ -114,8 +122,9 @@ type JobStore interface {
 	// canceled until a result ends it, or left alone if the request is for a
 	// waiting one. It returns the job as it stands then, or [ErrNoJob].
 	Cancel(ctx context.Context, c CancelRequest) (Job, error)
-	// Sweep requeues jobs whose leases have lapsed and expires jobs whose time
-	// is over, a bounded number at a time; More says that some are left.
+	// Sweep requeues jobs whose leases have lapsed, expires jobs whose time is
+	// over and settles dependents, a bounded number at a time; More says that
+	// some are left.
 	Sweep(ctx context.Context, now ai.Millis) (Swept, error)
 	// Purge removes content and rows of finished jobs, a bounded number at a
 	// time; More says that some are left.
@@ -345,7 +354,8 @@ type Purged struct {
 type DeviceStore interface {
 	// StartPairing stores a pairing that waits for a decision. A pending one of
 	// the same key from the same address is replaced. It returns
-	// [ErrTooManyPairings], or [ErrConflict] where another has one of the codes.
+	// [ErrTooManyPairings] above [MaxPairings] or [MaxWaitingPairings], or
+	// [ErrConflict] where another has one of the codes.
 	StartPairing(ctx context.Context, p NewPairing) error
 	// Pairing returns the pairing that waits under a user code. It returns
 	// [ErrNoPairing].
@@ -373,6 +383,10 @@ type DeviceStore interface {
 
 // MaxPairings is how many pairings of one device key can wait at once.
 const MaxPairings = 3
+
+// MaxWaitingPairings is how many pairings of all devices together can wait at
+// once, so that whoever makes keys at will cannot fill the site's disk.
+const MaxWaitingPairings = 2048
 
 // CollectFor is how long an approval can be collected at least, even when its
 // code ends sooner.

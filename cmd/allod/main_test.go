@@ -64,7 +64,7 @@ func checkSite(ts *testscript.TestScript, _ bool, args []string) {
 		if len(ring) != 1 || ring[0].Site != k.Identity() {
 			ts.Fatalf("the key ring of %s does not have the key file's key", dir)
 		}
-		job, err := store.Jobs().Job(context.Background(), "a")
+		job, err := store.Jobs().Job(context.Background(), "a", true)
 		ts.Check(err)
 		return content{k.Identity(), job}
 	}

@@ -71,7 +71,7 @@ type device struct {
 
 var (
 	codec = protocol.Latest()
-	tiny  = []ai.Capability{{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: backend.HTTP, Model: "tiny", OfferScope: ai.OfferSelf}}
+	tiny  = []ai.Capability{{Kind: ai.KindGenerate, Service: "mine", BackendID: "ollama", BackendClass: backend.HTTP, Model: "tiny", OfferScope: ai.OfferSelf}}
 )
 
 // post sends a message, signed unless the runner is "", and reads the answer.

@@ -277,7 +277,7 @@ func (d *demo) wait(ctx context.Context) error {
 
 // search looks for question and answer in every file of the site.
 func (d *demo) search(ctx context.Context) error {
-	job, err := d.site.Jobs.Get(ctx, d.job.ID)
+	job, err := d.site.Store().Jobs().Job(ctx, d.job.ID, true)
 	if err != nil {
 		return err
 	}

@@ -142,6 +142,32 @@ func TestAskingIsNotReading(t *testing.T) {
 	}
 }
 
+// TestBoundKeysWait holds that a key of one owner can have jobs wait for that
+// owner's only: what others have is refused as what is not there.
+func TestBoundKeysWait(t *testing.T) {
+	a := newApp(t)
+	a.ask("a1", "alice")
+	a.ask("b1", "bob")
+	alice := a.key("alice's", "alice", appapi.ScopeEnqueue, appapi.ScopeRead)
+	ask := func(auth, id, on string) *httptest.ResponseRecorder {
+		return a.call(auth, "POST", "/v1/jobs", `{"kind":"llm.generate","owner":"alice","id":"`+id+`","dependsOn":["`+on+`"],`+payload+`}`)
+	}
+	if w := ask(alice, "own", "a1"); w.Code != 201 || !strings.Contains(w.Body.String(), `"blocked":true`) {
+		t.Errorf("an own job: %d %s", w.Code, w.Body)
+	}
+	absent, others := ask(alice, "x", "none"), ask(alice, "y", "b1")
+	if absent.Code != 400 || others.Code != absent.Code || others.Body.String() != absent.Body.String() {
+		t.Errorf("another's job: %d %s, one that is not there: %d %s", others.Code, others.Body, absent.Code, absent.Body)
+	}
+	// A key for everybody may compose jobs of several owners, and name one before it
+	// is asked.
+	for _, on := range []string{"b1", "none"} {
+		if w := ask(a.admin, "of all "+on, on); w.Code != 201 {
+			t.Errorf("a key for everybody, %s: %d %s", on, w.Code, w.Body)
+		}
+	}
+}
+
 // TestBoundKeys holds that a key of one owner acts for that owner only, and cannot
 // tell what others have from what is not there.
 func TestBoundKeys(t *testing.T) {
@@ -196,6 +222,15 @@ func TestBoundKeys(t *testing.T) {
 		if others.Code != http.StatusNotFound || none.Code != others.Code || !bytes.Equal(others.Body.Bytes(), none.Body.Bytes()) {
 			t.Errorf("%s %s: %d %s\nand %s: %d %s", c[0], c[1], others.Code, others.Body, c[2], none.Code, none.Body)
 		}
+	}
+	// Their content is not looked at before the owner is: what cannot be read of it
+	// would be set aside.
+	a.spoil(`UPDATE job_content SET payload = 'nonsense'`)
+	for _, call := range [][2]string{{"GET", "/v1/jobs/b1"}, {"GET", "/v1/jobs/b1?waitMs=50"}, {"POST", "/v1/jobs/b1/cancel"}} {
+		a.call(alice, call[0], call[1], "")
+	}
+	if list, err := a.store.SetAside(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("read of bob's job: %+v, %v", list, err)
 	}
 	// And nothing happened to them.
 	if j := a.must(200, "GET", "/v1/jobs/b1", ""); j["state"] != "queued" {

@@ -237,12 +237,34 @@ func (a *api) enqueue(access Access, r *http.Request) (int, any, error) {
 	case ".", "..", "/": // however they are escaped, on the way they mean another path
 		return 0, nil, ErrRequest.With("No URL can name a job of this id.")
 	}
+	if err := a.mayDependOn(r.Context(), access, q.dependsOn); err != nil {
+		return 0, nil, err
+	}
 	j, err := a.site.Jobs.Enqueue(r.Context(), q.question())
 	if err != nil {
 		return 0, nil, err
 	}
 	answer, err := a.describe(r.Context(), access, j)
 	return http.StatusCreated, answer, err
+}
+
+// mayDependOn keeps a key that is bound to an owner to that owner's jobs: how a job
+// ends tells of those it depends on, and what is done to them is done to it. What
+// others have is refused as what is not there.
+func (a *api) mayDependOn(ctx context.Context, access Access, ids []ai.JobID) error {
+	if access.Owner == "" {
+		return nil
+	}
+	for _, id := range ids[:min(len(ids), site.MaxDependsOn)] {
+		_, err := a.found(ctx, access, id)
+		if errors.Is(err, site.ErrNoJob) {
+			return ErrRequest.With("A job that it depends on is not there. A key for one owner waits for that owner's jobs only, once they were asked.")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pageSize is how many jobs a page has when the request does not say.

@@ -86,6 +86,9 @@ const (
 	pairReplaced = "replaced"
 )
 
+// fullQuery asks whether more codes wait than a number.
+const fullQuery = `SELECT EXISTS (SELECT 1 FROM pairings WHERE state = 'pending' AND expires_at > ? LIMIT 1 OFFSET ?)`
+
 // StartPairing stores a pairing; see [site.DeviceStore].
 func (s devices) StartPairing(ctx context.Context, p site.NewPairing) error {
 	device, err := keepIdentity(p.Device)
@@ -114,6 +117,13 @@ func (s devices) StartPairing(ctx context.Context, p site.NewPairing) error {
 		}
 		if live >= site.MaxPairings {
 			return site.ErrTooManyPairings
+		}
+		var full bool
+		if err := tx.QueryRowContext(ctx, fullQuery, p.Now, site.MaxWaitingPairings-1).Scan(&full); err != nil {
+			return err
+		}
+		if full {
+			return site.ErrTooManyPairings.With("So many of all devices wait that the site takes no more.")
 		}
 		_, err := tx.ExecContext(ctx, `INSERT INTO pairings
 			(device_code, user_code, key_id, device, label, platform, version, capabilities, address, state, created_at, expires_at)
@@ -267,11 +277,13 @@ func (s devices) SweepPairings(ctx context.Context, now ai.Millis) error {
 	return s.write(ctx, func(tx *database.Tx) error { return sweepPairings(ctx, tx, now) })
 }
 
+// uncollectedQuery asks for the runners whose approval nobody can collect any more.
+const uncollectedQuery = `SELECT runner_id FROM pairings
+	WHERE state = 'approved' AND collected = 0 AND expires_at <= ? AND approved_at + ? <= ?`
+
 func sweepPairings(ctx context.Context, tx *database.Tx, now ai.Millis) error {
 	// Revoked rather than deleted, so that whoever still uses the id is told so.
-	err := revoke(ctx, tx, now, `id IN
-		(SELECT runner_id FROM pairings WHERE state = ? AND collected = 0 AND max(expires_at, approved_at + ?) <= ?)`,
-		pairApproved, site.CollectFor.Milliseconds(), now)
+	err := revoke(ctx, tx, now, `id IN (`+uncollectedQuery+`)`, now, site.CollectFor.Milliseconds(), now)
 	if err != nil {
 		return err
 	}

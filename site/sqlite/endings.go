@@ -19,7 +19,8 @@ type ending struct {
 	now    ai.Millis
 }
 
-// end ends a job that is not over and settles the jobs that wait for it.
+// end ends a job that is not over and notes that what waits for it is to be
+// settled. Whoever ends jobs calls settleSome after.
 func end(ctx context.Context, tx *database.Tx, j jobRow, e ending) error {
 	tx.Tell(ofJob(j.ID), ended)
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, reason = ?, updated_at = ?, done_at = ?, done_lease = ?, done_runner = ?,
@@ -44,7 +45,8 @@ func end(ctx context.Context, tx *database.Tx, j jobRow, e ending) error {
 			return err
 		}
 	}
-	return settleDependents(ctx, tx, j.ID, e.now)
+	_, err = tx.ExecContext(ctx, noteQuery, j.ID)
+	return err
 }
 
 // Complete ends a job with a device's result; see [site.JobStore].
@@ -73,7 +75,11 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 			return err
 		}
 		done = site.Completed{Accepted: true, State: c.Disposition.State()}
-		return end(ctx, tx, j, ending{state: done.State, lease: c.Grant.LeaseID, runner: c.RunnerID, now: c.Now})
+		if err := end(ctx, tx, j, ending{state: done.State, lease: c.Grant.LeaseID, runner: c.RunnerID, now: c.Now}); err != nil {
+			return err
+		}
+		_, err = s.settleSome(ctx, tx, c.Now)
+		return err
 	})
 	if err != nil {
 		return site.Completed{}, err
@@ -91,6 +97,9 @@ func (s jobs) Cancel(ctx context.Context, c site.CancelRequest) (job site.Job, e
 			return err
 		case j.State == ai.StateQueued:
 			err = end(ctx, tx, j, ending{state: ai.StateCanceled, reason: site.ReasonApp, now: c.Now})
+			if err == nil {
+				_, err = s.settleSome(ctx, tx, c.Now)
+			}
 		case !c.Waiting && !j.State.Terminal() && !j.CancelRequested:
 			tx.Tell(ofJob(c.ID))
 			_, err = tx.ExecContext(ctx, `UPDATE jobs SET cancel_requested = 1, updated_at = ? WHERE seq = ?`, c.Now, j.seq)
@@ -134,7 +143,8 @@ func (s jobs) Sweep(ctx context.Context, now ai.Millis) (swept site.Swept, err e
 }
 
 // sweep first requeues lapsed leases and then expires what waits too long, so
-// that a held job whose deadline has passed does both in one sweep.
+// that a held job whose deadline has passed does both in one sweep. Then it goes
+// on with what is to be settled.
 func (s *Store) sweep(ctx context.Context, tx *database.Tx, now ai.Millis) (swept site.Swept, err error) {
 	lapsed, err := s.due(ctx, tx, lapsedQuery, now)
 	if err != nil {
@@ -162,10 +172,11 @@ func (s *Store) sweep(ctx context.Context, tx *database.Tx, now ai.Millis) (swep
 	if err != nil {
 		return swept, err
 	}
+	unsettled, err := s.settleSome(ctx, tx, now)
 	return site.Swept{
 		Requeued: len(lapsed), Expired: deadlines + ttls,
-		More: max(len(lapsed), deadlines, ttls) == sweepBound,
-	}, nil
+		More: unsettled || max(len(lapsed), deadlines, ttls) == sweepBound,
+	}, err
 }
 
 // What is due at an instant, the longest due first.

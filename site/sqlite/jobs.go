@@ -95,11 +95,12 @@ func (s jobs) Enqueue(ctx context.Context, n site.NewJob) (stored site.Job, crea
 			return err
 		}
 		stored, created = j.Job, true
-		// A job may name this one before it existed.
-		if j.State != ai.StateQueued {
-			return settleDependents(ctx, tx, n.ID, n.Now)
+		if j.State == ai.StateQueued {
+			return nil
 		}
-		return nil
+		// It ended at once, and another may have named it before it existed.
+		_, err = s.settleSome(ctx, tx, n.Now)
+		return err
 	})
 	if err != nil {
 		return site.Job{}, false, err
@@ -122,10 +123,7 @@ func takeQuota(ctx context.Context, tx *database.Tx, owner ai.Owner, quota int) 
 // all of them ended ok, and ends once one of them ended otherwise.
 func settle(ctx context.Context, tx *database.Tx, seq int64, now ai.Millis) error {
 	var waiting, failed int
-	err := tx.QueryRowContext(ctx, `SELECT
-			count(*) FILTER (WHERE j.done_at IS NULL),
-			count(*) FILTER (WHERE j.done_at IS NOT NULL AND j.state <> ?)
-		FROM dependencies d LEFT JOIN jobs j ON j.id = d.on_id WHERE d.seq = ?`, ai.StateOK, seq).Scan(&waiting, &failed)
+	err := tx.QueryRowContext(ctx, waitsQuery, ai.StateOK, seq).Scan(&waiting, &failed)
 	if err != nil {
 		return err
 	}
@@ -144,24 +142,66 @@ func settle(ctx context.Context, tx *database.Tx, seq int64, now ai.Millis) erro
 	return queue(ctx, tx, j, now)
 }
 
-const dependentsQuery = `SELECT d.seq FROM dependencies d JOIN jobs j ON j.seq = d.seq
-	WHERE d.on_id = ? AND j.state = ? AND j.claimable_at IS NULL ORDER BY d.seq`
+const waitsQuery = `SELECT
+		count(*) FILTER (WHERE j.done_at IS NULL),
+		count(*) FILTER (WHERE j.done_at IS NOT NULL AND j.state <> ?)
+	FROM dependencies d LEFT JOIN jobs j ON j.id = d.on_id WHERE d.seq = ?`
 
-// settleDependents settles every job that names id.
-func settleDependents(ctx context.Context, tx *database.Tx, id ai.JobID, now ai.Millis) error {
-	var waiting []int64
-	err := each(ctx, tx, dependentsQuery, []any{id, ai.StateQueued}, func(r scanner) error {
-		var seq int64
-		err := r.Scan(&seq)
-		waiting = append(waiting, seq)
-		return err
-	})
-	for _, seq := range waiting {
-		if err == nil {
-			err = settle(ctx, tx, seq, now)
+// What is to be settled because a job has ended.
+const (
+	// noteQuery notes it, where anything named the job.
+	noteQuery = `INSERT INTO settling (on_id, after_seq) SELECT on_id, 0 FROM dependencies WHERE on_id = ? LIMIT 1`
+	// settlingQuery asks for the newest note, so that what an operation ends goes
+	// before what others have left.
+	settlingQuery = `SELECT n, on_id, after_seq FROM settling WHERE n > 0 ORDER BY n DESC LIMIT 1`
+	// dependentsQuery asks for all that named the job, also what has been settled:
+	// so each look is as long as it says.
+	dependentsQuery = `SELECT seq FROM dependencies WHERE on_id = ? AND seq > ? ORDER BY seq LIMIT ?`
+)
+
+// settleSome settles dependents of jobs that have ended, [site.MaxSettled] at
+// most, and reports whether some are left. Those that end note their own.
+func (s *Store) settleSome(ctx context.Context, tx *database.Tx, now ai.Millis) (more bool, err error) {
+	for left := site.MaxSettled; ; {
+		var (
+			n, after int64
+			on       ai.JobID
+		)
+		err := tx.QueryRowContext(ctx, settlingQuery).Scan(&n, &on, &after)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return false, nil
+		case err != nil:
+			return false, err
+		case left == 0:
+			return true, nil
 		}
+		waiting, err := seqs(ctx, tx, dependentsQuery, on, after, left+1)
+		if err != nil {
+			return false, err
+		}
+		// The note is gone or further on before others are made above it.
+		if len(waiting) > left {
+			waiting = waiting[:left]
+			_, err = tx.ExecContext(ctx, `UPDATE settling SET after_seq = ? WHERE n = ?`, waiting[left-1], n)
+		} else {
+			_, err = tx.ExecContext(ctx, `DELETE FROM settling WHERE n = ?`, n)
+		}
+		if err != nil {
+			return false, err
+		}
+		for _, seq := range waiting {
+			err := settle(ctx, tx, seq, now)
+			if d := (*damage)(nil); errors.As(err, &d) {
+				err = s.setAside(ctx, tx, d)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		// A note whose dependents are gone counts too, so that this ends.
+		left -= max(1, len(waiting))
 	}
-	return err
 }
 
 // queue makes a job claimable from now on, whoever held it before.
@@ -212,15 +252,17 @@ func known(ctx context.Context, q database.Queryer, id ai.JobID) (jobRow, error)
 	return j, withDependencies(ctx, q, &j)
 }
 
-// Job returns a job with its content; see [site.JobStore].
-func (s jobs) Job(ctx context.Context, id ai.JobID) (job site.Job, err error) {
+// Job returns a job; see [site.JobStore].
+func (s jobs) Job(ctx context.Context, id ai.JobID, content bool) (job site.Job, err error) {
 	err = s.read(ctx, func(q database.Queryer) error {
 		j, err := known(ctx, q, id)
 		if err != nil {
 			return err
 		}
-		if err := withContent(ctx, q, &j); err != nil {
-			return err
+		if content {
+			if err := withContent(ctx, q, &j); err != nil {
+				return err
+			}
 		}
 		job = j.Job
 		return nil
@@ -303,23 +345,24 @@ func (s jobs) look(ctx context.Context, c site.Claim) (worth, paused bool, err e
 			return err
 		}
 		paused = r.paused
-		var lapsed bool
-		if err := q.QueryRowContext(ctx, lookQuery, c.RunnerID, c.Request[:], c.Now).Scan(&worth, &lapsed); err != nil || worth || paused {
+		var due bool
+		if err := q.QueryRowContext(ctx, lookQuery, c.RunnerID, c.Request[:], c.Now).Scan(&worth, &due); err != nil || worth || paused {
 			return err
 		}
 		one := c
 		one.Max = 1
 		heads, err := heads(ctx, q, one, r.owner)
-		worth = lapsed || len(heads) > 0
+		worth = due || len(heads) > 0
 		return err
 	})
 	return worth, paused, err
 }
 
 // lookQuery asks whether the request is a repeat, and whether a lease has lapsed
-// that no sweep has come to.
+// or a dependent is to be settled that no sweep has come to.
 const lookQuery = `SELECT EXISTS (SELECT 1 FROM claims WHERE runner_id = ? AND request = ?),
-	EXISTS (SELECT 1 FROM jobs WHERE lease_id IS NOT NULL AND lease_expires_at <= ?)`
+	EXISTS (SELECT 1 FROM jobs WHERE lease_id IS NOT NULL AND lease_expires_at <= ?)
+	OR EXISTS (SELECT 1 FROM settling WHERE n > 0)`
 
 // grantedQuery asks what is left of a request's grants, in the order of arrival.
 const grantedQuery = `SELECT ` + jobColumns + ` FROM jobs

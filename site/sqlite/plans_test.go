@@ -19,9 +19,9 @@ func TestPlans(t *testing.T) {
 	defer s.Close()
 	sorts := map[string]bool{grantedQuery: true} // the few grants of one request
 	for _, query := range []string{
-		workerQuery, headsQuery, lookQuery, repeatedQuery, grantedQuery, canceledQuery, dependentsQuery,
+		workerQuery, headsQuery, lookQuery, repeatedQuery, grantedQuery, canceledQuery, noteQuery, settlingQuery, dependentsQuery, waitsQuery,
 		lapsedQuery, deadlineQuery, ttlQuery, contentsQuery, rowsQuery,
-		findKeyQuery, ownerFloorQuery, ownerPageQuery,
+		fullQuery, uncollectedQuery, findKeyQuery, ownerFloorQuery, ownerPageQuery,
 		nextHookQuery, dueHooksQuery, `DELETE FROM webhook_outbox WHERE seq = ?`,
 		`DELETE FROM queue WHERE seq = ?`,
 	} {

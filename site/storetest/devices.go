@@ -1,10 +1,15 @@
 package storetest
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/wire/ai"
 )
@@ -274,4 +279,59 @@ func testKeys(t *testing.T, e Engine) {
 		t.Error(err)
 	}
 	check("after a removal", site.RingKey{Site: one, AddedAt: t1, Current: true})
+}
+
+// testPairingsOfAll holds how many codes of all devices wait at once.
+func testPairingsOfAll(t *testing.T, e Engine) {
+	f := newFixture(t, e)
+	// A key may have a few, so there are not as many keys to be made.
+	nth := func(i int) site.NewPairing {
+		p := pairing(1, f.now)
+		k, err := key.NewKeys[key.DeviceRole](bytes.NewReader(bytes.Repeat([]byte{byte(i / 3), byte(i / 3 >> 8), 0x5a, 0xa5}, 16)), T0.Time())
+		if err != nil {
+			t.Error(err)
+		}
+		p.Device, p.Address = k.Identity(), fmt.Sprint("192.0.2.", i%site.MaxPairings)
+		p.DeviceCode, p.UserCode = sha256.Sum256([]byte{byte(i), byte(i >> 8)}), fmt.Sprintf("CODE-%04d", i)
+		return p
+	}
+	var starts sync.WaitGroup
+	const together = 64 // which is fewer commits
+	for from := range together {
+		starts.Go(func() {
+			for i := from; i < site.MaxWaitingPairings; i += together {
+				if err := f.devs.StartPairing(f.ctx(), nth(i)); err != nil {
+					t.Errorf("start %d: %v", i, err)
+				}
+			}
+		})
+	}
+	starts.Wait()
+	more := nth(site.MaxWaitingPairings)
+	err := f.devs.StartPairing(f.ctx(), more)
+	wantErr(t, "one more", err, site.ErrTooManyPairings)
+	if refusal.From(err).Detail() == "" {
+		t.Error("the refusal does not say that the bound is the site's")
+	}
+	if _, err := f.devs.Pairing(f.ctx(), more.UserCode, f.now); err == nil {
+		t.Error("what was refused waits")
+	}
+	again := nth(0)
+	again.DeviceCode, again.UserCode = more.DeviceCode, more.UserCode
+	if err := f.devs.StartPairing(f.ctx(), again); err != nil {
+		t.Errorf("one that replaces its own: %v", err)
+	}
+	if err := f.devs.Deny(f.ctx(), nth(1).UserCode, f.now); err != nil {
+		t.Fatal(err)
+	}
+	last := nth(site.MaxWaitingPairings + 1)
+	if err := f.devs.StartPairing(f.ctx(), last); err != nil {
+		t.Errorf("after one was decided: %v", err)
+	}
+	last = nth(site.MaxWaitingPairings + 2)
+	wantErr(t, "one more again", f.devs.StartPairing(f.ctx(), last), site.ErrTooManyPairings)
+	f.now += 10 * Minute
+	if err := f.devs.StartPairing(f.ctx(), nth(site.MaxWaitingPairings+2)); err != nil {
+		t.Errorf("after they have ended: %v", err)
+	}
 }

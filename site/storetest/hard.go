@@ -33,7 +33,7 @@ func testReopen(t *testing.T, e Engine) {
 	f.enqueue("blocked", "alice", after("waiting"))
 	before := []site.Job{f.job("done"), f.job("held"), f.job("waiting"), f.job("blocked")}
 	f.close()
-	_, err := f.jobs.Job(f.ctx(), "done")
+	_, err := f.jobs.Job(f.ctx(), "done", true)
 	if err == nil {
 		t.Error("a closed store still answers")
 	}
@@ -71,7 +71,7 @@ func testDamaged(t *testing.T, e Engine) {
 	}
 	f.open(e)
 	equal(t, "claimed beside a damaged job", ids(f.claim(dev, 8)), "good")
-	_, err := f.jobs.Job(f.ctx(), "bad")
+	_, err := f.jobs.Job(f.ctx(), "bad", true)
 	wantErr(t, "a damaged job", err, site.ErrSetAside)
 	_, _, err = f.jobs.Enqueue(f.ctx(), Job("bad", "alice", f.now))
 	wantErr(t, "a new job of the same id", err, site.ErrSetAside)

@@ -43,6 +43,9 @@ func testEnqueue(t *testing.T, e Engine) {
 	if err != nil || !created || !reflect.DeepEqual(got, want) {
 		t.Errorf("stored %+v, created %v, %v\nwant   %+v", got, created, err, want)
 	}
+	if got, err := f.jobs.Job(f.ctx(), "a", false); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read   %+v, %v\nwant   %+v", got, err, want)
+	}
 	want.Payload = n.Payload
 	if got := f.job("a"); !reflect.DeepEqual(got, want) {
 		t.Errorf("read   %+v\nwant   %+v", got, want)
@@ -67,7 +70,7 @@ func testEnqueue(t *testing.T, e Engine) {
 			t.Errorf("a refusal came with %+v", got)
 		}
 	}
-	_, err = f.jobs.Job(f.ctx(), "unknown")
+	_, err = f.jobs.Job(f.ctx(), "unknown", true)
 	wantErr(t, "an unknown job", err, site.ErrNoJob)
 
 	// The quota counts what is unfinished.
@@ -81,7 +84,7 @@ func testEnqueue(t *testing.T, e Engine) {
 		t.Errorf("within the quota: %v", err)
 	}
 	wantErr(t, "above the quota", limited("q3"), site.ErrQuota)
-	_, err = f.jobs.Job(f.ctx(), "q3")
+	_, err = f.jobs.Job(f.ctx(), "q3", true)
 	wantErr(t, "what the quota refused", err, site.ErrNoJob)
 	if _, err := f.jobs.Cancel(f.ctx(), site.CancelRequest{ID: "q1", Now: f.now}); err != nil {
 		t.Fatal(err)
@@ -155,6 +158,24 @@ func testDependencies(t *testing.T, e Engine) {
 		}
 		f.wantState("root", ai.StateCanceled, site.ReasonApp)
 		f.wantState("child", ai.StateCanceled, site.ReasonDependency)
+	})
+	testOthersDependencies(t, e)
+}
+
+// testOthersDependencies: the contract's own conformance lets a job wait for one of
+// another owner.
+func testOthersDependencies(t *testing.T, e Engine) {
+	t.Run("another owner's", func(t *testing.T) {
+		f := newFixture(t, e)
+		f.enqueue("x", "bob")
+		f.enqueue("waits", "alice", after("x"))
+		if j := f.job("waits"); !j.Blocked() {
+			t.Errorf("before: %+v", j)
+		}
+		f.finish(f.device("bob", 1), ai.DispositionOK)
+		if j := f.job("waits"); j.ClaimableAt != f.now {
+			t.Errorf("after: %+v", j)
+		}
 	})
 }
 
@@ -645,10 +666,13 @@ func testPurge(t *testing.T, e Engine) {
 	if j := f.job("new"); j.Result == nil {
 		t.Error("a newer job lost its content")
 	}
+	if j, err := f.jobs.Job(f.ctx(), "new", false); err != nil || j.State != ai.StateOK || j.Payload != (ai.SealedEnvelope{}) || j.Result != nil {
+		t.Errorf("without content: %+v, %v", j, err)
+	}
 	if p := purge(cut, cut); p != (site.Purged{Rows: 1}) {
 		t.Errorf("rows: %+v", p)
 	}
-	_, err := f.jobs.Job(f.ctx(), "old")
+	_, err := f.jobs.Job(f.ctx(), "old", true)
 	wantErr(t, "a purged job", err, site.ErrNoJob)
 	f.wantState("needed", ai.StateOK, site.ReasonNone) // something unfinished waits for it
 	f.wantState("waits", ai.StateQueued, site.ReasonNone)

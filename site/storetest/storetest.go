@@ -38,6 +38,7 @@ func Run(t *testing.T, e Engine) {
 	for _, group := range []group{
 		{"Enqueue", testEnqueue},
 		{"Dependencies", testDependencies},
+		{"Settling", testSettling},
 		{"Claim", testClaim},
 		{"Audiences", testAudiences},
 		{"Leases", testLeases},
@@ -48,6 +49,7 @@ func Run(t *testing.T, e Engine) {
 		{"Cancel", testCancel},
 		{"Purge", testPurge},
 		{"Pairing", testPairing},
+		{"PairingsOfAll", testPairingsOfAll},
 		{"Links", testLinks},
 		{"Runners", testRunners},
 		{"Protocols", testProtocols},
@@ -115,6 +117,15 @@ func testLooksAlone(t *testing.T, e Engine) {
 	equal(t, "the request of a device that was paused since", again(), "a")
 	f.now += 2 * Minute
 	equal(t, "a lease that has lapsed and was not swept", ids(f.claim(two, 4)), "a")
+	// What is settled at once is of a kind that is not asked for.
+	for i := range site.MaxSettled {
+		f.enqueue(named(i), "carol", after("root"), func(n *site.NewJob) { n.Kind = ai.KindChat })
+	}
+	f.enqueue("last", "carol", after("root"))
+	f.enqueue("root", "carol")
+	three := f.device("carol", 3)
+	f.finish(three, ai.DispositionOK)
+	equal(t, "a dependent that no sweep has settled", ids(f.claim(three, 4)), "last")
 }
 
 // T0 is the instant at which every test of the suite begins.
@@ -324,7 +335,7 @@ func (f *fixture) release(runner ai.RunnerID, refused bool, grants ...ai.Grant) 
 
 func (f *fixture) job(id ai.JobID) site.Job {
 	f.t.Helper()
-	j, err := f.jobs.Job(f.ctx(), id)
+	j, err := f.jobs.Job(f.ctx(), id, true)
 	if err != nil {
 		f.t.Fatalf("job %s: %v", id, err)
 	}
