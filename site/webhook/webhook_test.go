@@ -79,6 +79,13 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.answer(req, n)
 }
 
+// times are when each message came, since the beginning.
+func (r *receiver) times() []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.at)
+}
+
 func (r *receiver) jobs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,6 +103,24 @@ func status(code int, header ...string) *http.Response {
 		h.Set("Retry-After", header[0])
 	}
 	return &http.Response{StatusCode: code, Header: h, Body: http.NoBody}
+}
+
+// logged is a log that is read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // deliverTo starts a deliverer whose endpoints are receivers. Each wait is the
@@ -146,7 +171,7 @@ func inTime(t *testing.T, run func(t *testing.T, store site.Store)) {
 // days.
 func TestBackoff(t *testing.T) {
 	inTime(t, func(t *testing.T, store site.Store) {
-		var log bytes.Buffer
+		var log logged
 		r := &receiver{answer: func(*http.Request, int) (*http.Response, error) { return status(500), nil }}
 		d := deliverTo(t, store, slog.New(slog.NewTextHandler(&log, nil)), r)
 		defer d.Close()
@@ -154,8 +179,8 @@ func TestBackoff(t *testing.T) {
 		time.Sleep(4 * 24 * time.Hour)
 		synctest.Wait()
 		want := []time.Duration{0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second, 155 * time.Second}
-		if len(r.at) != 81 || !slices.Equal(r.at[:6], want) || r.at[10] != 5115*time.Second || r.at[80] != 257115*time.Second {
-			t.Errorf("%d attempts at %v", len(r.at), r.at)
+		if at := r.times(); len(at) != 81 || !slices.Equal(at[:6], want) || at[10] != 5115*time.Second || at[80] != 257115*time.Second {
+			t.Errorf("%d attempts at %v", len(at), at)
 		}
 		if len(slices.Compact(r.got)) != 1 {
 			t.Errorf("the id changed: %v", r.got)
@@ -188,8 +213,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 		end(t, store, "a", "alice")
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if want := []time.Duration{0, 2 * time.Minute, time.Hour + 2*time.Minute}; !slices.Equal(r.at, want) {
-			t.Errorf("attempts at %v, want %v", r.at, want)
+		if want := []time.Duration{0, 2 * time.Minute, time.Hour + 2*time.Minute}; !slices.Equal(r.times(), want) {
+			t.Errorf("attempts at %v, want %v", r.times(), want)
 		}
 		if got := numbers(d); got != "delivered 1, given_up 0, gone 0, retried 2, waiting 0" {
 			t.Error(got)
@@ -234,7 +259,7 @@ func TestSlowEndpoint(t *testing.T) {
 func TestFailingEndpointRests(t *testing.T) {
 	const second = time.Second
 	inTime(t, func(t *testing.T, store site.Store) {
-		var log bytes.Buffer
+		var log logged
 		r := &receiver{}
 		fails := func() bool { at := time.Since(r.began); return at < 400*second || at > 5000*second && at < 5002*second }
 		r.answer = func(*http.Request, int) (*http.Response, error) {
@@ -253,8 +278,9 @@ func TestFailingEndpointRests(t *testing.T) {
 		synctest.Wait()
 		var rounds []time.Duration
 		most, n := 0, 0
-		for i, at := range r.at {
-			if n++; i == 0 || at != r.at[i-1] {
+		times := r.times()
+		for i, at := range times {
+			if n++; i == 0 || at != times[i-1] {
 				rounds, n = append(rounds, at), 1
 			}
 			most = max(most, n)
@@ -291,7 +317,7 @@ func TestFailingEndpointRests(t *testing.T) {
 		end(t, store, "y", "alice")
 		time.Sleep(second)
 		synctest.Wait()
-		if got := r.at[asked:]; !slices.Equal(got, []time.Duration{5001 * second, 5002 * second}) {
+		if got := r.times()[asked:]; !slices.Equal(got, []time.Duration{5001 * second, 5002 * second}) {
 			t.Errorf("the next failure was followed at %v", got)
 		}
 	})
@@ -356,7 +382,7 @@ func TestRest(t *testing.T) {
 
 func TestGone(t *testing.T) {
 	inTime(t, func(t *testing.T, store site.Store) {
-		var log bytes.Buffer
+		var log logged
 		leaving := true
 		r := &receiver{answer: func(*http.Request, int) (*http.Response, error) {
 			if leaving {
