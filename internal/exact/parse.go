@@ -90,12 +90,13 @@ type node struct {
 func Parse(src []byte, lim Limits) (Value, error) {
 	p := parsers.Get().(*parser)
 	defer p.put()
-	p.nodes = nil // they stay with the value
+	room := p.nodes
+	p.nodes = nil // what is parsed stays with the value
 	if err := p.parse(src, lim); err != nil {
 		return Value{}, err
 	}
 	v := Value{nodes: p.nodes}
-	p.nodes = nil
+	p.nodes = room
 	return v, nil
 }
 

@@ -249,7 +249,7 @@ func (sh *shelf) candidatesLocked() (routes []route) {
 			case st.http == nil || wished && st.name != wish.Backend:
 			case wished:
 				routes = append(routes, route{kind, st, wish.Model, st.proof(wish.Model, sh.clock())})
-			case st.model() != "" && st.http.CostOf(st.model()) == wirebackend.Free:
+			case st.http.Cost() == wirebackend.Free && st.model() != "":
 				routes = append(routes, route{kind, st, st.model(), st.proof(st.model(), sh.clock())})
 			}
 		}
