@@ -17,6 +17,7 @@ import (
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/allowlist"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/control"
@@ -25,6 +26,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
@@ -63,6 +65,8 @@ func All() []refusal.Registry {
 		client.Kinds,
 		modelserver.Kinds,
 		settings.Kinds,
+		sharing.Kinds,
+		allowlist.Kinds,
 		home.Kinds,
 		outbox.Kinds,
 		ingress.Kinds,

@@ -43,9 +43,11 @@ func (f *agentFlags) agentConfig(env Env, log *slog.Logger) (runner.Config, erro
 	}
 	path := f.config
 	if path == "" {
-		if path = filepath.Join(c.Home, home.ConfigFile); !exists(path) {
-			return c, nil
-		}
+		path = filepath.Join(c.Home, home.ConfigFile)
+	}
+	c.Save = saveTerms(path)
+	if f.config == "" && !exists(path) {
+		return c, nil
 	}
 	m, err := readMachine(path)
 	if err != nil || m.Agent == nil {
@@ -78,7 +80,8 @@ and keeps a log of everything that ran. Its folder is ALLOD_HOME, or allod in yo
 configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
-		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env))
+		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
+		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {
@@ -418,7 +421,7 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 			fmt.Fprintf(b, ", model %s", word(r.Model))
 		}
 		if r.BaseURL != "" {
-			fmt.Fprintf(b, "\n  %s at %s, %s", r.ID, r.BaseURL, r.Cost)
+			fmt.Fprintf(b, "\n  %s at %s, %s, %s", r.ID, r.BaseURL, r.Cost, offered(r))
 		}
 		for i, k := range r.Kinds {
 			if i == 0 {

@@ -24,6 +24,8 @@ import (
 // driver carries out what a lane decides for one paired server.
 type driver struct {
 	server      string
+	owner       ai.Owner
+	home        string
 	device      *client.Device
 	keys        key.DeviceKeys
 	shelf       *shelf
@@ -84,6 +86,7 @@ func (d *driver) run(ctx context.Context) (revoked bool) {
 	for _, q := range kept {
 		restored.Results = append(restored.Results, lane.Kept{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
 	}
+	d.step(life, d.allowed())
 	d.step(life, restored)
 	stop := ctx.Done()
 	for {
@@ -293,14 +296,15 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	}
 	seed := uint64(a.config.Clock().UnixNano())
 	d = &driver{
-		server: p.Server, device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
+		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
 		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
 		working: map[ai.LeaseID]context.CancelCauseFunc{},
 	}
 	now := d.steady.now(a.config.Clock())
 	d.machine = lane.New(lane.Config{
-		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.paused || a.home.Paused(),
+		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency,
+		OthersUnits: a.config.Settings.Community.MaxPayload, Paused: a.paused || a.home.Paused(),
 	}, rand.New(rand.NewPCG(seed, seed>>1)), now)
 	d.remember = func(change func(*home.Pairing)) error { return a.remember(d, change) }
 	return d

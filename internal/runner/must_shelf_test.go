@@ -53,7 +53,7 @@ func TestShelfRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := asked.Load()
-			result, err := sh.run(t.Context(), c.offer, ai.Generate{Prompt: "p"}, func() error { return c.log })
+			result, err := sh.run(t.Context(), c.offer, true, ai.Generate{Prompt: "p"}, func() error { return c.log })
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v", err)
 			}

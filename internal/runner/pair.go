@@ -41,7 +41,7 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The model agent", Kinds: []*refusal.Kind{
-	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrPast, ErrUnsignedReach,
+	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrNoBackend, ErrPast, ErrUnsignedReach,
 	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrRelay, ErrSites,
 }}
 

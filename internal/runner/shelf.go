@@ -14,6 +14,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
@@ -49,8 +50,7 @@ const maxProofs = 64
 type shelf struct {
 	settings settings.Settings
 	clock    func() time.Time
-	// slots has one token for each run that may go on at once.
-	slots chan struct{}
+	slots    *slots
 
 	mu       sync.Mutex
 	stands   []*stand
@@ -65,6 +65,7 @@ type stand struct {
 	id     wirebackend.ID
 	http   *backend.HTTP // nil where err says why
 	err    error
+	terms  sharing.Terms
 	locked bool
 	models []string
 	listed time.Time
@@ -76,10 +77,10 @@ type stand struct {
 }
 
 func newShelf(s settings.Settings, clock func() time.Time) *shelf {
-	sh := &shelf{settings: s, clock: clock, slots: make(chan struct{}, s.Concurrency)}
+	sh := &shelf{settings: s, clock: clock, slots: newSlots(s.Concurrency)}
 	for _, name := range slices.Sorted(maps.Keys(s.Backends)) {
 		b := s.Backends[name]
-		st := &stand{name: name, id: b.ID, proofs: map[string]*backend.Prober{}}
+		st := &stand{name: name, id: b.ID, terms: b.Terms, proofs: map[string]*backend.Prober{}}
 		c := backend.Config{ID: b.ID, BaseURL: b.BaseURL}
 		if b.KeyEnv != "" {
 			text := os.Getenv(b.KeyEnv)
@@ -317,11 +318,13 @@ func (sh *shelf) offered() (offers []lane.Offer) {
 		if !r.proof.Offered(sh.clock()) {
 			continue
 		}
+		cost := r.stand.http.CostOf(r.model)
+		terms := r.stand.terms.On(cost)
 		offers = append(offers, lane.Offer{
 			Capability: ai.Capability{
-				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: wirebackend.HTTP, Model: r.model, OfferScope: ai.OfferSelf,
+				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: wirebackend.HTTP, Model: r.model, OfferScope: terms.Scope,
 			},
-			Cost: r.stand.http.CostOf(r.model),
+			Cost: cost, Spend: terms.Spend,
 		})
 	}
 	return offers
@@ -338,13 +341,11 @@ func (sh *shelf) current() []lane.Offer {
 // for a slot first. log is called with the slot in hand, before anything runs;
 // its error is returned and nothing runs. It returns [ErrModelGone] and the
 // context's cause.
-func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func() error) (backend.Result, error) {
-	select {
-	case sh.slots <- struct{}{}:
-		defer func() { <-sh.slots }()
-	case <-ctx.Done():
-		return backend.Result{}, context.Cause(ctx)
+func (sh *shelf) run(ctx context.Context, o lane.Offer, own bool, p ai.Payload, log func() error) (backend.Result, error) {
+	if err := sh.slots.take(ctx, own); err != nil {
+		return backend.Result{}, err
 	}
+	defer sh.slots.give()
 	sh.mu.Lock()
 	i := slices.IndexFunc(sh.stands, func(st *stand) bool { return st.name == o.Capability.Service && st.http != nil })
 	if i < 0 || sh.stands[i].proofs[o.Capability.Model] == nil {
@@ -361,9 +362,7 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 	var result backend.Result
 	err := log()
 	if err == nil {
-		result = st.http.Run(ctx, backend.Request{
-			Model: o.Capability.Model, Payload: p, MaxTime: sh.settings.MaxTime, MaxOutput: sh.settings.MaxOutput,
-		})
+		result = st.http.Run(ctx, sh.request(o, own, p))
 	}
 	sh.mu.Lock()
 	st.busy--
@@ -389,6 +388,23 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 	return result, err
 }
 
+// othersTokens is how many tokens an answer to others has at most where each costs
+// money. The reservation of what a job may cost counts on it.
+const othersTokens = 4096
+
+// request is a job with the bounds that it runs under.
+func (sh *shelf) request(o lane.Offer, own bool, p ai.Payload) backend.Request {
+	s := sh.settings
+	r := backend.Request{Model: o.Capability.Model, Payload: p, MaxTime: s.MaxTime, MaxOutput: s.MaxOutput}
+	if !own {
+		r.MaxTime, r.MaxOutput = min(r.MaxTime, s.Community.MaxTime), min(r.MaxOutput, s.Community.MaxOutput)
+		if o.Cost != wirebackend.Free {
+			r.MaxTokens = othersTokens
+		}
+	}
+	return r
+}
+
 // BackendStatus is what the owner is shown of one backend.
 type BackendStatus struct {
 	// Name is the owner's, or the table's where the backend was found.
@@ -396,6 +412,12 @@ type BackendStatus struct {
 	ID      wirebackend.ID   `json:"backend"`
 	BaseURL string           `json:"baseUrl,omitzero"`
 	Cost    wirebackend.Cost `json:"cost,omitzero"`
+	// Offer is how far it is offered, once its cost is considered.
+	Offer ai.OfferScope `json:"offer,omitzero"`
+	// CapCents is what others may cost in 24 hours; left out where nothing was set.
+	CapCents int64 `json:"dailyCapCents,omitzero"`
+	// PriceCents is what a million tokens cost; left out where nothing was set.
+	PriceCents int64 `json:"centsPerMillionTokens,omitzero"`
 	// Model is the one that is used, empty while none is known.
 	Model string    `json:"model,omitzero"`
 	Kinds []ai.Kind `json:"kinds"`
@@ -426,6 +448,7 @@ func (sh *shelf) status() []BackendStatus {
 			continue
 		}
 		row.BaseURL, row.Cost = st.http.BaseURL(), st.http.Cost()
+		row.Offer, row.CapCents, row.PriceCents = st.terms.On(row.Cost).Scope, st.terms.Ceiling, st.terms.Price
 		byModel := map[string]int{}
 		for _, r := range routes {
 			if r.stand != st {
@@ -445,6 +468,7 @@ func (sh *shelf) status() []BackendStatus {
 				one.Kinds = []ai.Kind{r.kind}
 			}
 			one.Cost = st.http.CostOf(r.model)
+			one.Offer = st.terms.On(one.Cost).Scope
 			one.State, one.Refusal = string(ready.State), ready.Refusal
 			one.AgeSeconds = int64(now.Sub(ready.At) / time.Second)
 			byModel[r.model] = len(rows)

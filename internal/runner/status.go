@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/runner/allowlist"
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
@@ -32,6 +34,8 @@ type Status struct {
 	Root     bool            `json:"root"`
 	Servers  []ServerStatus  `json:"servers"`
 	Backends []BackendStatus `json:"backends"`
+	// Allowed is how many people's jobs are taken besides the owner's.
+	Allowed int `json:"allowed"`
 	// Problems are the reasons why nothing, or not all, is served, each with the
 	// way out.
 	Problems []string `json:"problems"`
@@ -83,6 +87,11 @@ func (a *Agent) Status() (Status, error) {
 		s.Servers = append(s.Servers, a.serverStatus(p))
 	}
 	s.Problems = problems(s)
+	list, err := a.Allowed()
+	if s.Allowed = len(list); err != nil {
+		r := refusal.From(err)
+		s.Problems = append(s.Problems, r.Kind().Meaning()+" "+r.Kind().WayOut())
+	}
 	return s, nil
 }
 
@@ -203,7 +212,7 @@ func Explain(detail string) *refusal.Kind {
 		return backend.KindOf(detail)
 	}
 	for _, r := range []refusal.Registry{
-		Kinds, lane.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
+		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
 	} {
 		if k := r.Find(detail); k != nil {
 			return k

@@ -97,7 +97,7 @@ func judged(err error) bool {
 	}
 	kind := refusal.From(err).Kind()
 	switch kind {
-	case lane.ErrSite, ErrPast, ErrUnsignedReach, ai.ErrBadRequest:
+	case lane.ErrSite, lane.ErrPayload, ErrPast, ErrUnsignedReach, ai.ErrBadRequest:
 		return true
 	}
 	return envelope.Kinds.Find(kind.Name()) == kind
@@ -117,7 +117,11 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if err != nil {
 		return backend.Result{}, err
 	}
-	result, err := d.shelf.run(ctx, w.Offer, payload, func() error {
+	own := w.Stub.Owner == d.owner
+	if units := payload.TextUnits(); !own && units > d.shelf.settings.Community.MaxPayload {
+		return backend.Result{}, lane.ErrPayload
+	}
+	result, err := d.shelf.run(ctx, w.Offer, own, payload, func() error {
 		prompt := line
 		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()
 		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts)

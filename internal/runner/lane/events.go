@@ -6,6 +6,7 @@ import (
 
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/match"
 )
 
 // Event is something that happened.
@@ -19,6 +20,12 @@ type Offer struct {
 	// Capability names the owner's backend as its service.
 	Capability ai.Capability
 	Cost       backend.Cost
+	// Spend is what the owner agreed to pay for others. What is left of it is not
+	// known here.
+	Spend match.Spend
+	// Full is whether nothing more of others would be taken on now, as their budget
+	// is used up. It is then offered to its owner only, and what runs goes on.
+	Full bool
 }
 
 // Equal reports whether two offers are the same.
@@ -26,6 +33,10 @@ func (o Offer) Equal(p Offer) bool { return reflect.DeepEqual(o, p) }
 
 // Offered says what the device can do from now on; none takes everything back.
 type Offered struct{ Offers []Offer }
+
+// Allowed says whose jobs the owner takes from now on besides their own: the
+// users of this server that are on the local list. It begins with nobody.
+type Allowed struct{ Owners []ai.Owner }
 
 // Paused says whether the owner wants no new work. With Release, work in flight
 // is given back as well.

@@ -59,17 +59,20 @@ type Config struct {
 	Sites map[ai.KeyID]key.Site
 	// Concurrency is how many jobs run at once, 1 to [MaxConcurrency].
 	Concurrency int
+	// OthersUnits bounds the text of what other people ask, in UTF-16 code units.
+	OthersUnits int
 	// Paused is whether it begins paused.
 	Paused bool
 }
 
 // Machine is the state of one device at one server. It is used by one goroutine.
 type Machine struct {
-	c      Config
-	rand   *rand.Rand
-	offers []Offer
-	served map[ai.KeyID]bool
-	jobs   map[ai.LeaseID]*job
+	c       Config
+	rand    *rand.Rand
+	offers  []Offer
+	allowed map[ai.Owner]bool
+	served  map[ai.KeyID]bool
+	jobs    map[ai.LeaseID]*job
 
 	beat, claim request
 	took        time.Time           // when a job was last taken on; zero means never
@@ -104,6 +107,8 @@ type request struct {
 	next  time.Time
 	fails int
 	max   int // jobs that a claim asks for
+	// ownerOnly is whether a claim asks for the owner's own jobs only.
+	ownerOnly bool
 }
 
 // giveBack is one grant that is to be given back.
@@ -114,8 +119,9 @@ type giveBack struct {
 
 // job is one grant that the machine works under.
 type job struct {
-	stub ai.ClaimedStub
-	done bool // its result is kept
+	stub  ai.ClaimedStub
+	offer Offer // what it was taken on under; zero for a result of an earlier run
+	done  bool  // its result is kept
 	// heldUntil is until when the lease is known to be held.
 	heldUntil time.Time
 	canceled  bool
@@ -323,7 +329,7 @@ func (m *Machine) planBeat() {
 	}
 	m.seq++
 	*b = request{seq: m.seq, sent: m.now, fails: b.fails}
-	q := ai.HeartbeatRequest{RunnerID: m.c.Runner, Capabilities: m.capabilities(), ActiveLeases: []ai.Grant{}, Paused: m.c.Paused}
+	q := ai.HeartbeatRequest{RunnerID: m.c.Runner, Capabilities: m.capabilities(false), ActiveLeases: []ai.Grant{}, Paused: m.c.Paused}
 	m.covers = map[ai.LeaseID]bool{}
 	working := false
 	m.each(func(j *job) {
@@ -339,15 +345,20 @@ func (m *Machine) planBeat() {
 	m.do(Beat{Seq: b.seq, Wait: b.wait, Request: q})
 }
 
-// capabilities are what is offered now. A paused device offers nothing, which is
-// how it says so in a version that has no other word for it.
-func (m *Machine) capabilities() []ai.Capability {
+// capabilities are what is offered now, or what is of it to the owner alone. A
+// paused device offers nothing, which is how it says so in a version that has no
+// other word for it.
+func (m *Machine) capabilities(ownerOnly bool) []ai.Capability {
 	list := make([]ai.Capability, 0, len(m.offers))
 	if m.c.Paused {
 		return list
 	}
 	for _, o := range m.offers {
-		list = append(list, o.Capability)
+		c := o.Capability
+		if o.Full || ownerOnly {
+			c.OfferScope = ai.OfferSelf
+		}
+		list = append(list, c)
 	}
 	return list
 }
@@ -362,13 +373,17 @@ func (m *Machine) free() int {
 
 func (m *Machine) planClaim() {
 	c := &m.claim
+	crowded := m.crowded()
+	if c.seq != 0 && c.ownerOnly && !crowded {
+		m.claimAnew(m.now) // a place for others is free again
+	}
 	if c.seq != 0 || m.now.Before(c.next) || m.free() <= 0 {
 		return
 	}
 	m.seq++
-	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free()}
+	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free(), ownerOnly: crowded}
 	m.do(Claim{Seq: c.seq, Wait: c.wait, Request: ai.ClaimRequest{
-		RunnerID: m.c.Runner, Capabilities: m.capabilities(), Max: int64(m.free()),
+		RunnerID: m.c.Runner, Capabilities: m.capabilities(crowded), Max: int64(m.free()),
 	}})
 }
 
@@ -428,6 +443,7 @@ func (e Offered) apply(m *Machine) {
 		return
 	}
 	m.offers = slices.Clone(e.Offers)
+	m.dismiss()
 	m.want(m.now)
 	m.claimAnew(m.now)
 }
@@ -440,6 +456,15 @@ func (m *Machine) claimAnew(next time.Time) {
 		m.claim.seq = 0
 	}
 	m.claim.next = next
+}
+
+func (e Allowed) apply(m *Machine) {
+	m.allowed = map[ai.Owner]bool{}
+	for _, owner := range e.Owners {
+		m.allowed[owner] = true
+	}
+	// Who was taken off the list is served no longer, also by what runs already.
+	m.dismiss()
 }
 
 func (e Paused) apply(m *Machine) {
@@ -669,7 +694,7 @@ func (m *Machine) take(grants []ai.ClaimedStub, most int) (taken int) {
 		}
 		j := &job{stub: s, heldUntil: m.until(s.Lease)}
 		switch offer, err := m.Admit(s); {
-		case i >= most || len(m.jobs) >= m.c.Concurrency:
+		case i >= most || len(m.jobs) >= m.c.Concurrency || err == nil && m.foreign(s) && m.crowded():
 			// More than was asked for, or than is wanted now.
 			surplus = append(surplus, j)
 		case err != nil:
@@ -679,6 +704,7 @@ func (m *Machine) take(grants []ai.ClaimedStub, most int) (taken int) {
 			m.note(NoteShortLease, j, nil)
 			surplus = append(surplus, j)
 		default:
+			j.offer = offer
 			m.jobs[s.Lease.ID] = j
 			m.note(NoteGranted, j, nil)
 			m.do(Work{Stub: s, Offer: offer})
