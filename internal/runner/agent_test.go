@@ -45,6 +45,8 @@ type model struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []json.RawMessage
+	// all are the questions with those that ask for a few tokens.
+	all []json.RawMessage
 	// says is the answer to each question.
 	says string
 	// ask is called for each question that is no proof.
@@ -58,6 +60,9 @@ func newModel(t *testing.T) *model {
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[{"id":"m1"}]}`) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		m.mu.Lock()
+		m.all = append(m.all, body)
+		m.mu.Unlock()
 		if !bytes.Contains(body, []byte(`"max_tokens"`)) { // a proof asks for a few tokens
 			m.mu.Lock()
 			m.asked = append(m.asked, body)

@@ -86,7 +86,6 @@ func (d *driver) run(ctx context.Context) (revoked bool) {
 	for _, q := range kept {
 		restored.Results = append(restored.Results, lane.Kept{Grant: q.Grant, Site: q.Envelope.RecipientKeyID, Until: q.Envelope.DeadlineAt})
 	}
-	d.step(life, d.allowed())
 	d.step(life, restored)
 	stop := ctx.Done()
 	for {
@@ -304,7 +303,7 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	now := d.steady.now(a.config.Clock())
 	d.machine = lane.New(lane.Config{
 		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency,
-		OthersUnits: a.config.Settings.Community.MaxPayload, Paused: a.paused || a.home.Paused(),
+		Allowed: d.allowed().Owners, OthersUnits: a.config.Settings.Community.MaxPayload, Paused: a.paused || a.home.Paused(),
 	}, rand.New(rand.NewPCG(seed, seed>>1)), now)
 	d.remember = func(change func(*home.Pairing)) error { return a.remember(d, change) }
 	return d

@@ -35,7 +35,7 @@ func (o Offer) Equal(p Offer) bool { return reflect.DeepEqual(o, p) }
 type Offered struct{ Offers []Offer }
 
 // Allowed says whose jobs the owner takes from now on besides their own: the
-// users of this server that are on the local list. It begins with nobody.
+// users of this server that are on the local list.
 type Allowed struct{ Owners []ai.Owner }
 
 // Paused says whether the owner wants no new work. With Release, work in flight

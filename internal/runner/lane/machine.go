@@ -59,6 +59,8 @@ type Config struct {
 	Sites map[ai.KeyID]key.Site
 	// Concurrency is how many jobs run at once, 1 to [MaxConcurrency].
 	Concurrency int
+	// Allowed are the users of the server that are on the local list.
+	Allowed []ai.Owner
 	// OthersUnits bounds the text of what other people ask, in UTF-16 code units.
 	OthersUnits int
 	// Paused is whether it begins paused.
@@ -142,6 +144,7 @@ func New(c Config, rand *rand.Rand, now time.Time) *Machine {
 		c: c, rand: rand, served: map[ai.KeyID]bool{}, jobs: map[ai.LeaseID]*job{}, told: map[ai.KeyID]What{}, past: map[ai.LeaseID]bool{},
 	}
 	m.beat.next, m.claim.next = now, now
+	m.allow(c.Allowed)
 	return m
 }
 
@@ -458,11 +461,15 @@ func (m *Machine) claimAnew(next time.Time) {
 	m.claim.next = next
 }
 
-func (e Allowed) apply(m *Machine) {
+func (m *Machine) allow(owners []ai.Owner) {
 	m.allowed = map[ai.Owner]bool{}
-	for _, owner := range e.Owners {
+	for _, owner := range owners {
 		m.allowed[owner] = true
 	}
+}
+
+func (e Allowed) apply(m *Machine) {
+	m.allow(e.Owners)
 	// Who was taken off the list is served no longer, also by what runs already.
 	m.dismiss()
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/allodhq/allod/internal/exact"
-	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
@@ -25,13 +24,16 @@ var (
 	ErrRoute = refusal.NewKind("route-unknown", 400,
 		"A route names a backend that the section does not have.",
 		"Name one of the section's backends.")
+	ErrProgram = refusal.NewKind("program-has-no-address", 400,
+		"The backend is a program that is started for each run: it has no address, and it signs in by itself.",
+		"Leave out baseUrl and apiKeyEnv, and sign in with the program's own command.")
 	ErrKeyEnv = refusal.NewKind("api-key-env", 400,
 		"The member apiKeyEnv is the name of an environment variable, not a key: letters, digits and underscores.",
 		"Put the key into an environment variable and its name here.")
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "An agent's settings", Kinds: []*refusal.Kind{ErrRoute, ErrKeyEnv}}
+var Kinds = refusal.Registry{Title: "An agent's settings", Kinds: []*refusal.Kind{ErrRoute, ErrProgram, ErrKeyEnv}}
 
 // Bounds and defaults.
 const (
@@ -151,8 +153,8 @@ var backendShape = exact.Shape[backendRow]{Fields: func(o *exact.Object, b *back
 	row, _ := wirebackend.Find(b.ID)
 	cost, _ := wirebackend.CostOf(b.ID, b.BaseURL, "")
 	switch {
-	case row.Class == wirebackend.Process:
-		o.Fail(backend.ErrProcessClass, "a backend that is a model server")
+	case row.Class == wirebackend.Process && (b.BaseURL != "" || b.KeyEnv != ""):
+		o.Fail(ErrProgram, "without baseUrl and apiKeyEnv")
 	case b.Terms.On(cost).Narrowed != nil:
 		o.Fail(b.Terms.On(cost).Narrowed, "offered to self, or on terms that its cost allows")
 	case !isName(b.KeyEnv):

@@ -14,7 +14,6 @@ import (
 
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/exact"
-	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/refusal"
@@ -125,12 +124,21 @@ func backends(n int) string {
 	return `{"backends":{` + strings.Join(list, ",") + `}}`
 }
 
-// TestEveryBackend of the table is taken, or is a program.
+// TestEveryBackend of the table is taken. A program has no address and no key.
 func TestEveryBackend(t *testing.T) {
 	for _, id := range backend.IDs() {
-		_, err := fileShape.Read([]byte(`{"agent":{"backends":{"a":{"backend":"`+string(id)+`"}}}}`), limits)
-		if row, _ := backend.Find(id); (row.Class == backend.Process) != errors.Is(err, modelserver.ErrProcessClass) || row.Class == backend.HTTP && err != nil {
+		read := func(more string) error {
+			_, err := fileShape.Read([]byte(`{"agent":{"backends":{"a":{"backend":"`+string(id)+`"`+more+`}}}}`), limits)
+			return err
+		}
+		if err := read(""); err != nil {
 			t.Errorf("%s: %v", id, err)
+		}
+		row, _ := backend.Find(id)
+		for _, more := range []string{`,"baseUrl":"http://127.0.0.1/v1"`, `,"apiKeyEnv":"K"`} {
+			if err := read(more); (row.Class == backend.Process) != errors.Is(err, settings.ErrProgram) || row.Class == backend.HTTP && err != nil {
+				t.Errorf("%s%s: %v", id, more, err)
+			}
 		}
 	}
 	if got := len(settingsOf(t, backends(settings.MaxBackends)).Backends); got != 64 {
@@ -183,7 +191,6 @@ func TestRefused(t *testing.T) {
 		`{"backends":{"a":"ollama"}}`:                                         {exact.ErrType, "agent.backends[0]"},
 		`{"backends":{"a":{"backend":"mlx"},"b":{}}}`:                         {exact.ErrMissing, "agent.backends[1].backend"},
 		`{"backends":{"a":{"backend":"Ollama"}}}`:                             {exact.ErrMember, "agent.backends[0].backend"},
-		`{"backends":{"a":{"backend":"codex-cli"}}}`:                          {modelserver.ErrProcessClass, "agent.backends[0]"},
 		`{"backends":{"":{"backend":"mlx"}}}`:                                 {exact.ErrRange, "agent.backends[0]"},
 		`{"backends":{"__proto__":{"backend":"mlx"}}}`:                        {exact.ErrRange, "agent.backends[0]"},
 		`{"backends":{"` + strings.Repeat("n", 129) + `":{"backend":"mlx"}}}`: {exact.ErrRange, "agent"},
@@ -227,8 +234,8 @@ func TestRefused(t *testing.T) {
 		`{"community":{"maxWallClockMs":0}}`:                      {exact.ErrRange, "agent.community.maxWallClockMs"},
 		`{"community":{"maxOutputBytes":16777217}}`:               {exact.ErrRange, "agent.community.maxOutputBytes"},
 		`{"community":{"maxPayloadChars":4000001}}`:               {exact.ErrRange, "agent.community.maxPayloadChars"},
-		`{"backends":{"a":{"backend":"claude-cli"}}}`:             {modelserver.ErrProcessClass, "agent.backends[0]"},
-		`{"backends":{"b":{"backend":"mlx"},"a":{"backend":"claude-cli","offer":"public"}}}`: {modelserver.ErrProcessClass, "agent.backends[1]"},
+		`{"backends":{"a":{"backend":"claude-cli","offer":"named","spend":{"acknowledged":true,"dailyCapCents":9}}}}`: {match.ErrSubscription, "agent.backends[0]"}, // MUST SUBSCRIPTION_SELF_LOCK
+		`{"backends":{"b":{"backend":"mlx"},"a":{"backend":"claude-cli","offer":"public"}}}`:                          {match.ErrSubscription, "agent.backends[1]"},
 
 		`{"routes":[]}`:                                                                          {exact.ErrType, "agent.routes"},
 		`{"routes":{"llm.embed":{}}}`:                                                            {exact.ErrUnknown, "agent.routes"},
