@@ -24,6 +24,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
@@ -62,6 +63,7 @@ func All() []refusal.Registry {
 		lane.Kinds,
 		client.Kinds,
 		modelserver.Kinds,
+		program.Kinds,
 		settings.Kinds,
 		home.Kinds,
 		outbox.Kinds,
