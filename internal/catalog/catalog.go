@@ -25,6 +25,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
@@ -64,6 +65,7 @@ func All() []refusal.Registry {
 		lane.Kinds,
 		client.Kinds,
 		modelserver.Kinds,
+		program.Kinds,
 		settings.Kinds,
 		sharing.Kinds,
 		allowlist.Kinds,
