@@ -19,6 +19,7 @@ import (
 	"github.com/allodhq/allod/internal/runner"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/confine"
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
@@ -67,6 +68,7 @@ func All() []refusal.Registry {
 		outbox.Kinds,
 		ingress.Kinds,
 		control.Kinds,
+		confine.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
