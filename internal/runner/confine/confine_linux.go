@@ -168,19 +168,21 @@ func plain(path string) bool {
 }
 
 // hide returns everything that opens one of the hidden paths: itself, where it
-// leads, and all folders above. A hidden path that is absent may come to be, so
-// the folders above it count too. It refuses where every program reads anyway.
+// leads, and all folders above both. A hidden path that is absent may come to be,
+// so the folders above it count too. It refuses one that every program reads.
 func hide(paths []string) (hidden []os.FileInfo, err error) {
 	for _, path := range paths {
 		if !plain(path) {
 			return nil, ErrPolicy.With("What is to stay hidden is not absolute, not in its shortest form, or too long.")
 		}
 		chain := []string{path}
-		switch real, err := filepath.EvalSymlinks(path); {
-		case err == nil:
-			chain = append(chain, real)
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, ErrPolicy.Because(err)
+		for p := path; len(chain) == 1; p = filepath.Dir(p) {
+			switch real, err := filepath.EvalSymlinks(p); {
+			case err == nil:
+				chain = append(chain, real)
+			case !errors.Is(err, fs.ErrNotExist):
+				return nil, ErrPolicy.Because(err)
+			}
 		}
 		for _, p := range chain {
 			for ; ; p = filepath.Dir(p) {

@@ -158,6 +158,17 @@ func try(words []string) string {
 			return say(err)
 		}
 		return say(unix.Symlink(words[2], words[1]))
+	case "mode":
+		return say(unix.Chmod(words[1], 0o600))
+	case "exists":
+		return say(unix.Access(words[1], unix.F_OK))
+	case "watch":
+		fd, err := unix.InotifyInit()
+		if err != nil {
+			return say(err)
+		}
+		_, err = unix.InotifyAddWatch(fd, words[1], unix.IN_ALL_EVENTS)
+		return say(err)
 	case "execute":
 		return say(exec.Command(words[1]).Run())
 	case "child":
@@ -414,6 +425,10 @@ func TestWalls(t *testing.T) {
 			{"make " + p.in("home/agent/new"), "fine", "EACCES"},
 			{"folder " + p.in("home/newfolder"), "fine", "EACCES"},
 			{"read /etc/hostname", "fine", "EACCES"},
+			// What Landlock does not see.
+			{"mode " + p.in("home/other"), "fine", "fine"},
+			{"watch " + p.in("home/.ssh"), "fine", "fine"},
+			{"exists " + p.in("home/.ssh/id"), "fine", "fine"},
 			// What every program needs.
 			{"list /usr", "fine", "fine"},
 			{"execute /bin/true", "fine", "fine"},
@@ -680,30 +695,36 @@ func TestHide(t *testing.T) {
 	if err := os.Symlink("home/agent", link); err != nil {
 		t.Fatal(err)
 	}
+	inner := p.in("inner")
+	if err := os.Symlink("home/agent/scratch", inner); err != nil {
+		t.Fatal(err)
+	}
 	const (
 		form   = "confine-path What is to stay hidden is not absolute, not in its shortest form, or too long."
 		hidden = "confine-path It would open what must stay hidden."
 		common = "confine-path What is to stay hidden lies where every program reads."
 	)
 	for name, c := range map[string]struct{ hide, grant, want string }{
-		"beside":               {p.in("home/agent"), p.in("home/.tool"), ""},
-		"below":                {p.in("home/agent"), p.scratch(), ""},
-		"itself":               {p.in("home/agent"), p.in("home/agent"), hidden},
-		"above":                {p.in("home/agent"), p.in("home"), hidden},
-		"absent":               {p.in("home/agent/scratch/later"), p.scratch(), hidden},
-		"absent below absent":  {p.in("home/agent/scratch/much/later"), p.scratch(), hidden},
-		"where a link leads":   {link, p.in("home/agent"), hidden},
-		"above where it leads": {link, p.in("home"), hidden},
-		"above the link":       {link, p.dir, hidden},
-		"below the link":       {filepath.Join(link, "keys.json"), p.in("home/agent"), hidden},
-		"relative":             {"home", p.in("home/.tool"), form},
-		"two dots":             {p.dir + "/home/../home", p.in("home/.tool"), form},
-		"empty":                {"", p.in("home/.tool"), form},
-		"a NUL":                {p.in("home\x00"), p.in("home/.tool"), form},
-		"below a file":         {p.in("home/other/x"), p.in("home/.tool"), "confine-path"},
-		"a system folder":      {"/usr", p.in("home/.tool"), common},
-		"below one":            {"/usr/local/allod", p.in("home/.tool"), common},
-		"through a link":       {"/bin/allod", p.in("home/.tool"), common},
+		"beside":                {p.in("home/agent"), p.in("home/.tool"), ""},
+		"below":                 {p.in("home/agent"), p.scratch(), ""},
+		"itself":                {p.in("home/agent"), p.in("home/agent"), hidden},
+		"above":                 {p.in("home/agent"), p.in("home"), hidden},
+		"absent":                {p.in("home/agent/scratch/later"), p.scratch(), hidden},
+		"absent below absent":   {p.in("home/agent/scratch/much/later"), p.scratch(), hidden},
+		"where a link leads":    {link, p.in("home/agent"), hidden},
+		"above where it leads":  {link, p.in("home"), hidden},
+		"above the link":        {link, p.dir, hidden},
+		"absent below it":       {filepath.Join(link, "scratch", "later"), p.scratch(), hidden},
+		"absent, and far above": {filepath.Join(inner, "later"), p.in("home/agent"), hidden},
+		"below the link":        {filepath.Join(link, "keys.json"), p.in("home/agent"), hidden},
+		"relative":              {"home", p.in("home/.tool"), form},
+		"two dots":              {p.dir + "/home/../home", p.in("home/.tool"), form},
+		"empty":                 {"", p.in("home/.tool"), form},
+		"a NUL":                 {p.in("home\x00"), p.in("home/.tool"), form},
+		"below a file":          {p.in("home/other/x"), p.in("home/.tool"), "confine-path"},
+		"a system folder":       {"/usr", p.in("home/.tool"), common},
+		"below one":             {"/usr/local/allod", p.in("home/.tool"), common},
+		"through a link":        {"/bin/allod", p.in("home/.tool"), common},
 	} {
 		cmd := exec.Command("/bin/true")
 		if got := kind((Policy{Read: []string{c.grant}, Hide: []string{c.hide}}).Apply(cmd)); got != c.want {

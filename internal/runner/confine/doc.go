@@ -32,8 +32,8 @@
 //     programs outside. A pair of connected sockets is allowed. Multipath TCP,
 //     which Landlock does not see, and io_uring, which the filter does not see,
 //     are refused.
-//   - Signals, and tracing or reading the memory and environment of a process:
-//     within the confined programs only.
+//   - Other processes: it signals, traces and reads the memory and environment of
+//     none but those that it started itself.
 //   - Privileges: no_new_privs is set, so a setuid program gains nothing.
 //
 // An older kernel closes less. Everything that it can close is closed, and
@@ -45,9 +45,10 @@
 // The tool's own login files are readable for it, and where the caller says so
 // writable: that is its work. Whoever speaks through the program to its maker can
 // therefore send what the login is worth. Landlock sees neither a file's size,
-// owner and times nor its mode: a program can ask whether a name exists, and can
-// change the mode and times of its user's files. In /proc it sees which processes
-// run and with which arguments. Give single files to write, never a folder with
+// owner and times nor its mode: a program can ask whether a name exists, watch a
+// folder for changes, and change the mode and times of its user's files. It shares
+// System V memory with others. In /proc it sees which processes run and with which
+// arguments. Give single files to write, never a folder with
 // settings: a tool that can write its own settings chooses what its owner's next,
 // unconfined start of it executes.
 //
