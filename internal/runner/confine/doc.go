@@ -47,10 +47,11 @@
 // therefore send what the login is worth. Landlock sees neither a file's size,
 // owner and times nor its mode: a program can ask whether a name exists, watch a
 // folder for changes, and change the mode and times of its user's files. It shares
-// System V memory with others. In /proc it sees which processes run and with which
-// arguments. Give single files to write, never a folder with
-// settings: a tool that can write its own settings chooses what its owner's next,
-// unconfined start of it executes.
+// System V memory with others. In /proc it sees which processes run, and with
+// which arguments.
+//
+// Give single files to write, never a folder with settings: a tool that can write
+// its own settings chooses what its owner's next, unconfined start of it executes.
 //
 // # How the policy travels
 //
