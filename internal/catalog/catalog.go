@@ -20,6 +20,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/allowlist"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/confine"
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
@@ -73,6 +74,7 @@ func All() []refusal.Registry {
 		outbox.Kinds,
 		ingress.Kinds,
 		control.Kinds,
+		confine.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
