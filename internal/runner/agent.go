@@ -81,7 +81,7 @@ func Open(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, c.Clock), lanes: map[string]*running{}}
+	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, h.Scratch(), c.Clock), lanes: map[string]*running{}}
 	if a.keys, err = h.Keys(c.Clock()); err == nil {
 		a.ingress, err = ingress.Open(c.Home)
 	}

@@ -124,12 +124,12 @@ func (sh *shelf) withTerms(name string, terms sharing.Terms) (map[string]setting
 // holds the lock.
 func (sh *shelf) costliest(st *stand) wirebackend.Cost {
 	cost, _ := wirebackend.CostOf(st.id, sh.settings.Backends[st.name].BaseURL, "")
-	if st.http != nil {
-		cost = st.http.Cost()
+	if st.engine != nil {
+		cost = st.engine.Cost()
 	}
 	for _, r := range sh.candidatesLocked() {
 		if r.stand == st && cost == wirebackend.Free {
-			cost = st.http.CostOf(r.model)
+			cost = st.engine.CostOf(r.model)
 		}
 	}
 	return cost

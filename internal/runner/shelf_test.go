@@ -123,7 +123,7 @@ func shelfOf(backends map[string]settings.Backend, c *clock, change ...func(*set
 	for _, f := range change {
 		f(&s)
 	}
-	return newShelf(s, c.now)
+	return newShelf(s, "", c.now)
 }
 
 // offersOf are a shelf's offers, as kind@backend/model.

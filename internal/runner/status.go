@@ -14,11 +14,11 @@ import (
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
-	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
 	"github.com/allodhq/allod/wire/ai/match"
 )
@@ -177,7 +177,7 @@ func (s Status) Offers() []ai.Capability {
 			continue
 		}
 		for _, k := range b.Kinds {
-			offers = append(offers, ai.Capability{Kind: k, Service: b.Name, BackendID: b.ID, BackendClass: wirebackend.HTTP, Model: b.Model, OfferScope: ai.OfferSelf})
+			offers = append(offers, ai.Capability{Kind: k, Service: b.Name, BackendID: b.ID, BackendClass: classOf(b.ID), Model: b.Model, OfferScope: ai.OfferSelf})
 		}
 	}
 	return offers
@@ -212,7 +212,7 @@ func Explain(detail string) *refusal.Kind {
 		return backend.KindOf(detail)
 	}
 	for _, r := range []refusal.Registry{
-		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
+		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, program.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
 	} {
 		if k := r.Find(detail); k != nil {
 			return k

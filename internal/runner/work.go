@@ -15,6 +15,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
@@ -141,7 +142,10 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	case ai.Answer:
 		line.OutputUnits = ai.TextUnits(o.Text)
 	case ai.Failure:
-		line.Detail = o.Code
+		// What a program failed of has a name of its own; the site is told the code.
+		if line.Detail = o.Code; result.Kind != nil && program.Kinds.Find(result.Kind.Name()) == result.Kind {
+			line.Detail = result.Kind.Name()
+		}
 	}
 	if err := d.ingress.Write(line); err != nil {
 		// It ran, and the line before it says so.
@@ -235,7 +239,7 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 	until := ai.MillisOf(d.clock().Add(envelope.MaxAge))
 	seal := func(o ai.Outcome) error {
-		ran := ai.RunMetadata{Model: w.Offer.Capability.Model, BackendClass: wirebackend.HTTP, DurationMs: r.Took.Milliseconds(), Stop: r.Stop}
+		ran := ai.RunMetadata{Model: w.Offer.Capability.Model, BackendClass: w.Offer.Capability.BackendClass, DurationMs: r.Took.Milliseconds(), Stop: r.Stop}
 		var used *ai.Usage
 		if r.Usage.Counted {
 			used = &ai.Usage{Prompt: r.Usage.Prompt, Completion: r.Usage.Completion}

@@ -55,6 +55,7 @@ const (
 	label      = "label"
 	paused     = "paused"
 	outbox     = "outbox"
+	scratch    = "scratch"
 )
 
 // MaxPairings bounds how many servers an agent is paired with.
@@ -97,6 +98,7 @@ func Open(dir string) (*Home, error) {
 		return nil, err
 	}
 	sweep(dir)
+	_ = os.RemoveAll(filepath.Join(dir, scratch)) // of runs that did not end
 	return &Home{dir: dir, release: release}, nil
 }
 
@@ -120,6 +122,9 @@ func (h *Home) Dir() string { return h.dir }
 
 // Outbox is the folder for results that are not handed in yet.
 func (h *Home) Outbox() string { return filepath.Join(h.dir, outbox) }
+
+// Scratch is the folder for the scratch folders of programs.
+func (h *Home) Scratch() string { return filepath.Join(h.dir, scratch) }
 
 // Keys returns the device's keys and makes them the first time. It returns the
 // refusals of package keyfile; a damaged file is never written over.
