@@ -16,7 +16,7 @@ var (
 		"Name files and folders that hold only what the program needs, as its login file.")
 	ErrProgram = refusal.NewKind("confine-program", 500,
 		"The program cannot be started behind walls, so it was not started.",
-		"Report it: the agent prepared the start wrongly.")
+		"Check that the tool is still installed where it was; if it is, report this.")
 )
 
 // Kinds are this package's refusals.
