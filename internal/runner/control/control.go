@@ -24,6 +24,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
@@ -53,6 +54,10 @@ type Agent interface {
 	SetName(ctx context.Context, name string) error
 	Adopt(ctx context.Context, p home.Pairing) error
 	Forget(ctx context.Context, server string) error
+	// Sites lists the sites that were approved or wait for it.
+	Sites(ctx context.Context) ([]runner.SiteStatus, error)
+	// Approve lets a site of the list be served, under the key that is in it.
+	Approve(ctx context.Context, site runner.SiteStatus) error
 	// Prove has every model in use generate a little now.
 	Prove(ctx context.Context) error
 }
@@ -87,14 +92,22 @@ type local struct{ a *runner.Agent }
 // Local is an agent of this process.
 func Local(a *runner.Agent) Agent { return local{a} }
 
-func (l local) Status(context.Context) (runner.Status, error) { return l.a.Status() }
-func (l local) Look(ctx context.Context) error                { l.a.LookOnce(ctx); return nil }
-func (l local) Pause(_ context.Context, release bool) error   { return l.a.Pause(release) }
-func (l local) Resume(context.Context) error                  { return l.a.Resume() }
-func (l local) SetName(_ context.Context, name string) error  { return l.a.SetName(name) }
-func (l local) Adopt(_ context.Context, p home.Pairing) error { return l.a.Adopt(p) }
-func (l local) Forget(_ context.Context, server string) error { return l.a.Forget(server) }
-func (l local) Prove(ctx context.Context) error               { return l.a.Prove(ctx) }
+func (l local) Status(context.Context) (runner.Status, error)      { return l.a.Status() }
+func (l local) Look(ctx context.Context) error                     { l.a.LookOnce(ctx); return nil }
+func (l local) Pause(_ context.Context, release bool) error        { return l.a.Pause(release) }
+func (l local) Resume(context.Context) error                       { return l.a.Resume() }
+func (l local) SetName(_ context.Context, name string) error       { return l.a.SetName(name) }
+func (l local) Adopt(_ context.Context, p home.Pairing) error      { return l.a.Adopt(p) }
+func (l local) Forget(_ context.Context, server string) error      { return l.a.Forget(server) }
+func (l local) Sites(context.Context) ([]runner.SiteStatus, error) { return l.a.Sites() }
+func (l local) Approve(_ context.Context, s runner.SiteStatus) error {
+	shown, err := s.Identity.Site()
+	if err != nil {
+		return err
+	}
+	return l.a.Approve(s.Server, shown)
+}
+func (l local) Prove(ctx context.Context) error { return l.a.Prove(ctx) }
 
 const maxBody = httpd.MaxAdminBody
 
@@ -102,15 +115,20 @@ const maxBody = httpd.MaxAdminBody
 type order struct {
 	release      bool
 	name, server string
+	// shown is the key of a site that is approved.
+	shown runner.SiteIdentity
 }
 
 var orderShape = exact.Shape[order]{Fields: func(o *exact.Object, v *order) {
 	exact.OptBool(o, "release", &v.release)
 	exact.OptText(o, "name", &v.name, 1, 0)
 	exact.OptText(o, "server", &v.server, 1, 0)
+	exact.OptText(o, "identity", &v.shown.Identity, 1, 0)
+	exact.OptText(o, "encryption", &v.shown.Encryption, 1, 0)
+	exact.OptText(o, "encryptionSig", &v.shown.EncryptionSig, 1, 0)
 }}
 
-var orderLimits = exact.Limits{Bytes: maxBody, Depth: 1, Values: 4}
+var orderLimits = exact.Limits{Bytes: maxBody, Depth: 1, Values: 7}
 
 // Serve adds the agent's requests to its admin socket.
 func Serve(a Agent) func(*http.ServeMux) {
@@ -119,12 +137,19 @@ func Serve(a Agent) func(*http.ServeMux) {
 			s, err := a.Status(r.Context())
 			httpd.Reply(w, s, err)
 		})
+		mux.HandleFunc("GET /agent/sites", func(w http.ResponseWriter, r *http.Request) {
+			list, err := a.Sites(r.Context())
+			httpd.Reply(w, list, err)
+		})
 		for name, do := range map[string]func(ctx context.Context, o order) error{
 			"pause":  func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
 			"resume": func(ctx context.Context, _ order) error { return a.Resume(ctx) },
 			"name":   func(ctx context.Context, o order) error { return a.SetName(ctx, o.name) },
 			"forget": func(ctx context.Context, o order) error { return a.Forget(ctx, o.server) },
 			"prove":  func(ctx context.Context, _ order) error { return a.Prove(ctx) },
+			"approve": func(ctx context.Context, o order) error {
+				return a.Approve(ctx, runner.SiteStatus{Server: o.server, Identity: o.shown})
+			},
 		} {
 			mux.HandleFunc("POST /agent/"+name, func(w http.ResponseWriter, r *http.Request) {
 				body, err := read(r.Body)
@@ -182,6 +207,18 @@ func (r remote) Status(ctx context.Context) (s runner.Status, err error) {
 	return s, err
 }
 
+func (r remote) Sites(ctx context.Context) (list []runner.SiteStatus, err error) {
+	body, err := r.call(ctx, http.MethodGet, "sites", nil)
+	if err == nil && json.Unmarshal(body, &list) != nil {
+		err = ErrNoAnswer
+	}
+	return list, err
+}
+
+func (r remote) Approve(ctx context.Context, s runner.SiteStatus) error {
+	return r.order(ctx, "approve", order{server: s.Server, shown: s.Identity})
+}
+
 func (r remote) Look(context.Context) error { return nil }
 func (r remote) Pause(ctx context.Context, release bool) error {
 	return r.order(ctx, "pause", order{release: release})
@@ -229,6 +266,6 @@ func (r remote) call(ctx context.Context, method, name string, body []byte) ([]b
 
 // registers have every refusal that an agent answers with.
 var registers = []refusal.Registry{
-	runner.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
+	runner.Kinds, lane.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
 	datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
@@ -100,6 +101,7 @@ type fake struct {
 	asked  []any
 	err    error
 	status runner.Status
+	sites  []runner.SiteStatus
 	// arrived, if there is one, is told of each request, which is answered only
 	// when its caller is gone.
 	arrived chan struct{}
@@ -133,6 +135,12 @@ func (f *fake) SetName(ctx context.Context, name string) error  { return f.note(
 func (f *fake) Adopt(ctx context.Context, p home.Pairing) error { return f.note(ctx, "adopt", p) }
 func (f *fake) Forget(ctx context.Context, server string) error { return f.note(ctx, "forget", server) }
 func (f *fake) Prove(ctx context.Context) error                 { return f.note(ctx, "prove") }
+func (f *fake) Sites(ctx context.Context) ([]runner.SiteStatus, error) {
+	return f.sites, f.note(ctx, "sites")
+}
+func (f *fake) Approve(ctx context.Context, s runner.SiteStatus) error {
+	return f.note(ctx, "approve", s.Server, s.Identity)
+}
 
 // took returns what was asked since it was last looked at.
 func (f *fake) took() []any {
@@ -193,6 +201,7 @@ func TestOrders(t *testing.T) {
 	a, f, _ := reached(t)
 	p := pairingOf(t)
 	ctx := t.Context()
+	site := runner.SiteStatus{Server: "https://app.example", Identity: runner.SiteIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"}}
 	for what, c := range map[string]struct {
 		do   func() error
 		want []any // nil for nothing
@@ -206,6 +215,8 @@ func TestOrders(t *testing.T) {
 		"forget":              {func() error { return a.Forget(ctx, "https://app.example") }, []any{"forget", "https://app.example"}},
 		"forget nothing":      {func() error { return a.Forget(ctx, "") }, []any{"forget", ""}},
 		"forget what no text": {func() error { return a.Forget(ctx, "\xff") }, []any{"forget", "\ufffd"}},
+		"approve":             {func() error { return a.Approve(ctx, site) }, []any{"approve", "https://app.example", site.Identity}},
+		"approve nothing":     {func() error { return a.Approve(ctx, runner.SiteStatus{}) }, []any{"approve", "", runner.SiteIdentity{}}},
 		"prove":               {func() error { return a.Prove(ctx) }, []any{"prove"}},
 		"adopt":               {func() error { return a.Adopt(ctx, p) }, []any{"adopt", p}},
 		"look":                {func() error { return a.Look(ctx) }, nil}, // a running agent does so all the time
@@ -244,9 +255,24 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+func TestSites(t *testing.T) {
+	a, f, _ := reached(t)
+	f.sites = []runner.SiteStatus{
+		{Server: "https://a.example", Fingerprint: "BYOLLM-1", State: runner.SitePending, Identity: runner.SiteIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"}, SeenAt: 1785499200123},
+		{Server: "https://a.example", Fingerprint: "BYOLLM-2", State: runner.SiteRetiring, ApprovedBy: home.BySuccession, ApprovedAt: 2, Succeeds: "BYOLLM-3", SucceededBy: "BYOLLM-4", CountsUntil: 5, ChangedAt: 6},
+	}
+	if got, err := a.Sites(t.Context()); err != nil || !reflect.DeepEqual(got, f.sites) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	f.refuse(home.ErrPairings)
+	if _, err := a.Sites(t.Context()); !errors.Is(err, home.ErrPairings) {
+		t.Errorf("%v", err)
+	}
+}
+
 // registers are those of every package whose refusals an agent passes on.
 var registers = []refusal.Registry{
-	runner.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
+	runner.Kinds, lane.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }
 
 // TestRefusalsKeepTheirNames across the socket, and their details; causes stay
@@ -300,6 +326,7 @@ func TestRawRequests(t *testing.T) {
 		method, path, body string
 		status             int
 	}{
+		{"POST", "approve", `{"server":"s","identity":"i","encryption":"e","encryptionSig":"s"}`, 200}, {"GET", "sites", "", 200}, {"GET", "approve", "", 405}, {"POST", "sites", `{}`, 405}, {"POST", "approve", `{"identity":{}}`, 400},
 		{"POST", "pause", `{}`, 200}, {"POST", "pause", ` {"release":true} `, 200}, {"POST", "adopt", string(pairing), 200}, {"GET", "status", "", 200}, {"HEAD", "status", "", 200},
 		{"POST", "pause", ``, 400}, {"POST", "pause", `null`, 400}, {"POST", "pause", `[]`, 400}, {"POST", "pause", `{`, 400}, {"POST", "pause", `{}{}`, 400}, {"POST", "pause", `{"Release":true}`, 400},
 		{"POST", "pause", `{"release":null}`, 400}, {"POST", "pause", `{"release":"true"}`, 400}, {"POST", "pause", `{"release":true,"release":false}`, 400}, {"POST", "pause", `{"canarybird":1}`, 400},
