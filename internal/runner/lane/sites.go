@@ -170,7 +170,7 @@ func (m *Machine) tell(id ai.KeyID, what What, err error) {
 
 // succeed asks for those of the sites that wait to be accepted whose chain of keys
 // leads to one that was approved here, takes them out of pending and say, and
-// returns the keys that they came after. Of a chain that does not, only what is
+// returns them with the keys that they came after. Of a chain that does not, only what is
 // said changes.
 func (m *Machine) succeed(said map[ai.KeyID]ai.SiteSuccession, pending map[ai.KeyID]key.Site, say map[ai.KeyID]news) map[ai.KeyID]bool {
 	var ids []ai.KeyID
@@ -190,7 +190,7 @@ func (m *Machine) succeed(said map[ai.KeyID]ai.SiteSuccession, pending map[ai.Ke
 		if links += len(chain.Succeeds); !waits || links > maxLinks {
 			continue
 		}
-		path, err := m.walk(current, chain.Succeeds, from)
+		path, err := m.walk(current, chain.Succeeds, pending, from)
 		if err == nil && known+len(path)-1 > MaxSites {
 			err = ErrFull
 		}
@@ -199,10 +199,12 @@ func (m *Machine) succeed(said map[ai.KeyID]ai.SiteSuccession, pending map[ai.Ke
 			continue
 		}
 		known += len(path) - 1
-		from[idOf(path[0])] = true
-		for _, s := range path[1:] {
-			delete(pending, idOf(s))
-			delete(say, idOf(s))
+		for i, s := range path {
+			from[idOf(s)] = true
+			if i > 0 {
+				delete(pending, idOf(s))
+				delete(say, idOf(s))
+			}
 		}
 		m.do(Succeed{Path: path, Until: m.retires(chain.RetiringUntil)})
 	}
@@ -221,10 +223,10 @@ func (m *Machine) retires(said ai.Millis) ai.Millis {
 
 // walk goes from a key along its chain to one that was approved here and returns
 // the keys on the way, the approved one first. No key on the way may be known here
-// for anything else: as changed ([ErrChanged]), or as followed by another
-// ([ErrFollowed]), of which from has those of this heartbeat. It returns the
-// refusals of package succession as well.
-func (m *Machine) walk(current key.Site, chain []ai.Succession, from map[ai.KeyID]bool) ([]key.Site, error) {
+// for anything else: as shown otherwise ([ErrChanged]), or as followed by another
+// ([ErrFollowed]), which those in from are. It returns the refusals of package
+// succession as well.
+func (m *Machine) walk(current key.Site, chain []ai.Succession, pending map[ai.KeyID]key.Site, from map[ai.KeyID]bool) ([]key.Site, error) {
 	var foul error
 	ids, err := succession.Walk(current.Fingerprint(), chain, func(f key.Fingerprint) bool {
 		id := ai.KeyID(f.String())
@@ -244,20 +246,29 @@ func (m *Machine) walk(current key.Site, chain []ai.Succession, from map[ai.KeyI
 	case err != nil:
 		return nil, err
 	}
-	links := chain[len(chain)-len(ids)+1:]
+	way := map[ai.KeyID]bool{idOf(current): true}
 	var path []key.Site
-	for _, link := range links {
+	for _, link := range chain[len(chain)-len(ids)+1:] {
 		s, err := link.Identity.Site()
 		if err != nil {
 			return nil, succession.ErrLink.Because(err)
 		}
+		id := idOf(s)
+		known, approved := m.c.Sites[id]
+		waits, pends := pending[id]
+		switch {
+		case way[id]:
+			return nil, ErrFollowed
+		case approved && s != known:
+			// The key signed another sealing key, as one that is shown by itself.
+			m.c.Changed[id] = true
+			m.tell(id, NoteSiteChanged, nil)
+			return nil, ErrChanged
+		case pends && s != waits:
+			return nil, ErrChanged
+		}
+		way[id] = true
 		path = append(path, s)
-	}
-	if id := idOf(path[0]); path[0] != m.c.Sites[id] {
-		// The key signed another sealing key, as one that is shown by itself.
-		m.c.Changed[id] = true
-		m.tell(id, NoteSiteChanged, nil)
-		return nil, ErrChanged
 	}
 	return append(path, current), nil
 }
