@@ -2,16 +2,21 @@ package cli
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/wire/ai"
 )
 
@@ -118,5 +123,64 @@ func TestAsk(t *testing.T) {
 	defer file.Close()
 	if atTerminal(strings.NewReader("yes\n")) || atTerminal(file) {
 		t.Error("a file or a text counts as a terminal")
+	}
+}
+
+// TestApproveAsks: nothing is approved that nobody said yes to, and what is approved
+// is told.
+func TestApproveAsks(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("key files are refused on Windows")
+	}
+	dir := filepath.Join(t.TempDir(), "home")
+	t.Setenv("ALLOD_HOME", dir)
+	keys := func() key.Site {
+		k, err := key.NewKeys[key.SiteRole](rand.Reader, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Identity()
+	}
+	known, waits := keys(), keys()
+	id := func(s key.Site) ai.KeyID { return ai.KeyID(s.Fingerprint().String()) }
+	h, err := home.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = h.Pair(home.Pairing{
+		Server: "https://app.example", RunnerID: "r1", Owner: "alice", PairedAt: 1, Sites: map[ai.KeyID]home.Site{id(known): {Identity: known}},
+		Pending: map[ai.KeyID]home.Pending{id(waits): {Identity: waits, SeenAt: 1}},
+	})
+	h.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (code int, out, said string) {
+		var o, e bytes.Buffer
+		code = Run(t.Context(), Env{In: strings.NewReader("yes\n"), Out: &o, Err: &e, Version: "test"}, append([]string{"agent"}, args...))
+		return code, o.String(), e.String()
+	}
+	for _, args := range [][]string{{"approve", "--all"}, {"approve", string(id(waits))}, {"approve", "https://app.example"}, {"approve", "--json", "--all"}} {
+		code, out, said := run(args...)
+		if code == 0 || out != "" || !strings.Contains(said, "not-confirmed") || !strings.Contains(said, string(id(waits))) {
+			t.Errorf("%v: %d, %s, %s", args, code, out, said)
+		}
+	}
+	for _, args := range [][]string{{"approve"}, {"approve", "--all", "x"}, {"approve", "x", "y", "--yes"}} {
+		if code, _, said := run(args...); code != 2 {
+			t.Errorf("%v: %d, %s", args, code, said)
+		}
+	}
+	if _, out, _ := run("sites"); !strings.Contains(out, string(id(waits))+" waits for your approval since 1970-01-01") || !strings.Contains(out, string(id(known))+" approved by pairing") {
+		t.Errorf("%s", out)
+	}
+	if code, out, said := run("approve", "--all", "--yes"); code != 0 || !strings.Contains(said, string(id(waits))) || strings.Contains(said, string(id(known))) || out == "" {
+		t.Errorf("%d, %s, %s", code, out, said)
+	}
+	if _, out, _ := run("sites"); !strings.Contains(out, string(id(waits))+" approved by owner") {
+		t.Errorf("%s", out)
+	}
+	if code, _, said := run("approve", "--all", "--yes"); code == 0 || !strings.Contains(said, "site-not-offered") {
+		t.Errorf("%d, %s", code, said)
 	}
 }
