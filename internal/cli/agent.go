@@ -81,7 +81,7 @@ configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
-		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env))
+		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSites(env), newAgentApprove(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {
@@ -389,8 +389,16 @@ func writeStatus(w io.Writer, s runner.Status) error {
 			fmt.Fprintf(&b, ", protocol version %s", word(r.Protocol))
 		}
 		fmt.Fprintf(&b, "\n  %d running, %d results to hand in\n", r.JobsRunning, r.ResultsKept)
+		details := map[string]runner.SiteStatus{}
+		for _, s := range r.SiteDetails {
+			details[string(s.Fingerprint)] = s
+		}
 		for _, id := range r.Sites {
-			fmt.Fprintf(&b, "  site %s\n", word(id))
+			fmt.Fprintf(&b, "  site %s", word(id))
+			if s := details[id]; s.Succeeds != "" {
+				fmt.Fprintf(&b, ", succeeds %s since %s", word(string(s.Succeeds)), day(s.ApprovedAt))
+			}
+			b.WriteString("\n")
 		}
 	}
 	if len(s.Backends) > 0 {

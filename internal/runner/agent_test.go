@@ -109,6 +109,11 @@ type liar struct {
 	offered  []ai.Capability
 	paused   bool // as the last heartbeat says in so many words
 	beats    int
+	// shown is offered in the place of the sites, where it is set, and said of them.
+	shown map[ai.KeyID]ai.PublicIdentity
+	said  map[ai.KeyID]ai.SiteSuccession
+	// beat is called before a heartbeat is answered.
+	beat func()
 }
 
 func newSiteKeys(t *testing.T) key.SiteKeys {
@@ -217,8 +222,14 @@ func (l *liar) answer(codec ai.Codec, endpoint ai.Endpoint, body []byte) ([]byte
 		for id, k := range l.sites {
 			sites[id] = ai.PublicIdentityOf(k.Identity())
 		}
+		if l.shown != nil {
+			sites = l.shown
+		}
+		if l.beat != nil {
+			l.beat()
+		}
 		return codec.HeartbeatResponse.Write(ai.HeartbeatResponse{
-			Sites: sites, Cancel: []ai.Grant{}, Lost: []ai.Grant{}, ServerTime: ai.MillisOf(time.Now()), AwaitingConsent: []ai.KeyID{},
+			Sites: sites, Successions: l.said, Cancel: []ai.Grant{}, Lost: []ai.Grant{}, ServerTime: ai.MillisOf(time.Now()), AwaitingConsent: []ai.KeyID{},
 		})
 	case ai.EndpointClaim:
 		q, err := codec.ClaimRequest.Read(body)

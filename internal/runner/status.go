@@ -3,6 +3,7 @@ package runner
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +47,10 @@ type ServerStatus struct {
 	Server     string   `json:"server"`
 	Owner      ai.Owner `json:"owner"`
 	OwnerLabel string   `json:"ownerLabel,omitzero"`
-	// Sites are the fingerprints that were approved here.
+	// Sites are the fingerprints that were approved here and count.
 	Sites []string `json:"sites"`
+	// SiteDetails are all sites, those among them that wait or count no more.
+	SiteDetails []SiteStatus `json:"siteDetails,omitzero"`
 	// State is starting, serving, unreachable, nothing-to-serve, revoked or
 	// stopped.
 	State string `json:"state"`
@@ -99,10 +102,13 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	row := ServerStatus{
 		Server: p.Server, Owner: p.Owner, OwnerLabel: p.OwnerLabel, Sites: []string{}, State: "stopped", Protocol: p.Protocol.Version,
 	}
-	for id := range p.Sites {
-		row.Sites = append(row.Sites, string(id))
+	row.SiteDetails = sitesOf([]home.Pairing{p}, ai.MillisOf(a.config.Clock()))
+	for i, s := range row.SiteDetails {
+		row.SiteDetails[i].Identity = SiteIdentity{} // which Sites has
+		if s.State == SiteApproved || s.State == SiteRetiring {
+			row.Sites = append(row.Sites, string(s.Fingerprint))
+		}
 	}
-	slices.Sort(row.Sites)
 	a.mu.Lock()
 	r := a.lanes[p.Server]
 	a.mu.Unlock()
@@ -160,13 +166,35 @@ func problems(s Status) []string {
 		case "unreachable":
 			add(r.Server + " does not answer, or refuses. The agent keeps trying." + because(r.Refusal))
 		case "nothing-to-serve":
-			add(r.Server + " offers no site that was approved on this machine. If its key was changed on purpose, connect again and compare the fingerprint.")
+			add(r.Server + " offers no site that was approved on this machine. See allod agent sites for what it offers.")
 		}
+		siteProblems(r, add)
 	}
 	if out == nil {
 		return []string{}
 	}
 	return out
+}
+
+// siteProblems says which sites of a server wait for the owner, and which showed
+// another key.
+func siteProblems(r ServerStatus, add func(string)) {
+	var waiting []string
+	for _, s := range r.SiteDetails {
+		switch {
+		case s.State == SitePending:
+			waiting = append(waiting, string(s.Fingerprint))
+		case s.ChangedAt != 0:
+			add(r.Server + " showed another key under the name of the site " + string(s.Fingerprint) + " than the one that was approved on this machine. The other key is refused for as long as the pairing lasts. Ask whoever runs the site what happened; to trust it anew: allod agent forget " + r.Server + ", then connect again.")
+		}
+	}
+	switch len(waiting) {
+	case 0:
+	case 1:
+		add(r.Server + " offers a site that waits for your approval, and is served nothing. Compare its fingerprint with whoever runs it, then: allod agent approve " + waiting[0])
+	default:
+		add(r.Server + " offers " + strconv.Itoa(len(waiting)) + " sites that wait for your approval, and are served nothing. See allod agent sites.")
+	}
 }
 
 // Offers are what the agent offers, as pairing shows it.

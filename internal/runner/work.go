@@ -31,6 +31,10 @@ var (
 	ErrUnsignedReach = refusal.NewKind("reach-unsigned", 403,
 		"The site used to sign what a job may reach, and this job came without it.",
 		"Do not run it; whoever carried it may have changed what the job may reach.")
+	// ErrResealed is no verdict: the job comes again under the site's new name.
+	ErrResealed = refusal.NewKind("job-resealed", 503,
+		"The site began to use its next key between granting the job and sealing it.",
+		"Nothing needs to be done: the job was given back, and comes again under the next key.")
 )
 
 // work does one job from fetch to kept result and says how it ended. ctx ends
@@ -216,6 +220,9 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 		Sender: site.Identity.Fingerprint(), Recipient: d.keys.Identity().Fingerprint(),
 	})
 	if err != nil {
+		if d.follows(sealed.SenderKeyID, s.Site) {
+			return nil, ErrResealed.Because(err)
+		}
 		return nil, err
 	}
 	if now := ai.MillisOf(d.clock()); sealed.DeadlineAt < now && s.DeadlineAt < now {
@@ -324,6 +331,12 @@ func (d *driver) site(id ai.KeyID) (home.Site, bool) {
 	defer d.mu.Unlock()
 	s, ok := d.pairing.Sites[id]
 	return s, ok
+}
+
+// follows reports whether a site's key is known to have come right after another.
+func (d *driver) follows(id, before ai.KeyID) bool {
+	s, ok := d.site(id)
+	return ok && s.From == before && before != ""
 }
 
 // signsReach remembers that a site signs what a job may reach.

@@ -26,6 +26,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
@@ -64,6 +65,10 @@ type Agent interface {
 	Allowed(ctx context.Context) ([]allowlist.Entry, error)
 	// SetTerms decides how far a backend is offered.
 	SetTerms(ctx context.Context, backend string, terms sharing.Terms) error
+	// Sites lists the sites that were approved or wait for it.
+	Sites(ctx context.Context) ([]runner.SiteStatus, error)
+	// Approve lets a site of the list be served, under the key that is in it.
+	Approve(ctx context.Context, site runner.SiteStatus) error
 	// Prove has every model in use generate a little now.
 	Prove(ctx context.Context) error
 }
@@ -116,6 +121,14 @@ func (l local) Allowed(context.Context) ([]allowlist.Entry, error) { return l.a.
 func (l local) SetTerms(_ context.Context, backend string, terms sharing.Terms) error {
 	return l.a.SetTerms(backend, terms)
 }
+func (l local) Sites(context.Context) ([]runner.SiteStatus, error) { return l.a.Sites() }
+func (l local) Approve(_ context.Context, s runner.SiteStatus) error {
+	shown, err := s.Identity.Site()
+	if err != nil {
+		return err
+	}
+	return l.a.Approve(s.Server, shown)
+}
 
 const maxBody = httpd.MaxAdminBody
 
@@ -126,6 +139,8 @@ type order struct {
 	owner        ai.Owner
 	note         string
 	terms        *sharing.Terms
+	// shown is the key of a site that is approved.
+	shown runner.SiteIdentity
 }
 
 var orderShape = exact.Shape[order]{Fields: func(o *exact.Object, v *order) {
@@ -135,6 +150,9 @@ var orderShape = exact.Shape[order]{Fields: func(o *exact.Object, v *order) {
 	exact.OptText(o, "owner", &v.owner, 1, 0)
 	exact.OptText(o, "note", &v.note, 1, 0)
 	exact.OptSub(o, "terms", &v.terms, termsShape)
+	exact.OptText(o, "identity", &v.shown.Identity, 1, 0)
+	exact.OptText(o, "encryption", &v.shown.Encryption, 1, 0)
+	exact.OptText(o, "encryptionSig", &v.shown.EncryptionSig, 1, 0)
 }}
 
 var termsShape = exact.Shape[sharing.Terms]{Fields: func(o *exact.Object, t *sharing.Terms) {
@@ -157,6 +175,10 @@ func Serve(a Agent) func(*http.ServeMux) {
 			list, err := a.Allowed(r.Context())
 			httpd.Reply(w, list, err)
 		})
+		mux.HandleFunc("GET /agent/sites", func(w http.ResponseWriter, r *http.Request) {
+			list, err := a.Sites(r.Context())
+			httpd.Reply(w, list, err)
+		})
 		for name, do := range map[string]func(ctx context.Context, o order) error{
 			"pause":    func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
 			"resume":   func(ctx context.Context, _ order) error { return a.Resume(ctx) },
@@ -171,6 +193,9 @@ func Serve(a Agent) func(*http.ServeMux) {
 				return a.SetTerms(ctx, o.name, *o.terms)
 			},
 			"prove": func(ctx context.Context, _ order) error { return a.Prove(ctx) },
+			"approve": func(ctx context.Context, o order) error {
+				return a.Approve(ctx, runner.SiteStatus{Server: o.server, Identity: o.shown})
+			},
 		} {
 			mux.HandleFunc("POST /agent/"+name, func(w http.ResponseWriter, r *http.Request) {
 				body, err := read(r.Body)
@@ -226,6 +251,18 @@ func (r remote) Status(ctx context.Context) (s runner.Status, err error) {
 		err = ErrNoAnswer
 	}
 	return s, err
+}
+
+func (r remote) Sites(ctx context.Context) (list []runner.SiteStatus, err error) {
+	body, err := r.call(ctx, http.MethodGet, "sites", nil)
+	if err == nil && json.Unmarshal(body, &list) != nil {
+		err = ErrNoAnswer
+	}
+	return list, err
+}
+
+func (r remote) Approve(ctx context.Context, s runner.SiteStatus) error {
+	return r.order(ctx, "approve", order{server: s.Server, shown: s.Identity})
 }
 
 func (r remote) Look(context.Context) error { return nil }
@@ -294,6 +331,6 @@ func (r remote) call(ctx context.Context, method, name string, body []byte) ([]b
 
 // registers have every refusal that an agent answers with.
 var registers = []refusal.Registry{
-	runner.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
+	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
 	datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
@@ -105,6 +106,7 @@ type fake struct {
 	err    error
 	status runner.Status
 	people []allowlist.Entry
+	sites  []runner.SiteStatus
 	// arrived, if there is one, is told of each request, which is answered only
 	// when its caller is gone.
 	arrived chan struct{}
@@ -138,6 +140,12 @@ func (f *fake) SetName(ctx context.Context, name string) error  { return f.note(
 func (f *fake) Adopt(ctx context.Context, p home.Pairing) error { return f.note(ctx, "adopt", p) }
 func (f *fake) Forget(ctx context.Context, server string) error { return f.note(ctx, "forget", server) }
 func (f *fake) Prove(ctx context.Context) error                 { return f.note(ctx, "prove") }
+func (f *fake) Sites(ctx context.Context) ([]runner.SiteStatus, error) {
+	return f.sites, f.note(ctx, "sites")
+}
+func (f *fake) Approve(ctx context.Context, s runner.SiteStatus) error {
+	return f.note(ctx, "approve", s.Server, s.Identity)
+}
 
 func (f *fake) Allow(ctx context.Context, server string, owner ai.Owner, note string) error {
 	return f.note(ctx, "allow", server, owner, note)
@@ -211,6 +219,7 @@ func TestOrders(t *testing.T) {
 	a, f, _ := reached(t)
 	p := pairingOf(t)
 	ctx := t.Context()
+	site := runner.SiteStatus{Server: "https://app.example", Identity: runner.SiteIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"}}
 	for what, c := range map[string]struct {
 		do   func() error
 		want []any // nil for nothing
@@ -232,10 +241,12 @@ func TestOrders(t *testing.T) {
 			return a.SetTerms(ctx, "b", sharing.Terms{Scope: ai.OfferNamed, Acknowledged: true, Ceiling: 5, Price: 7})
 		},
 			[]any{"terms", "b", sharing.Terms{Scope: ai.OfferNamed, Acknowledged: true, Ceiling: 5, Price: 7}}},
-		"no terms": {func() error { return a.SetTerms(ctx, "b", sharing.Terms{Scope: ai.OfferSelf}) }, []any{"terms", "b", sharing.Terms{Scope: ai.OfferSelf}}},
-		"prove":    {func() error { return a.Prove(ctx) }, []any{"prove"}},
-		"adopt":    {func() error { return a.Adopt(ctx, p) }, []any{"adopt", p}},
-		"look":     {func() error { return a.Look(ctx) }, nil}, // a running agent does so all the time
+		"no terms":        {func() error { return a.SetTerms(ctx, "b", sharing.Terms{Scope: ai.OfferSelf}) }, []any{"terms", "b", sharing.Terms{Scope: ai.OfferSelf}}},
+		"prove":           {func() error { return a.Prove(ctx) }, []any{"prove"}},
+		"adopt":           {func() error { return a.Adopt(ctx, p) }, []any{"adopt", p}},
+		"look":            {func() error { return a.Look(ctx) }, nil}, // a running agent does so all the time
+		"approve":         {func() error { return a.Approve(ctx, site) }, []any{"approve", "https://app.example", site.Identity}},
+		"approve nothing": {func() error { return a.Approve(ctx, runner.SiteStatus{}) }, []any{"approve", "", runner.SiteIdentity{}}},
 	} {
 		if err := c.do(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -279,9 +290,24 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+func TestSites(t *testing.T) {
+	a, f, _ := reached(t)
+	f.sites = []runner.SiteStatus{
+		{Server: "https://a.example", Fingerprint: "BYOLLM-1", State: runner.SitePending, Identity: runner.SiteIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"}, SeenAt: 1785499200123},
+		{Server: "https://a.example", Fingerprint: "BYOLLM-2", State: runner.SiteRetiring, ApprovedBy: home.BySuccession, ApprovedAt: 2, Succeeds: "BYOLLM-3", SucceededBy: "BYOLLM-4", CountsUntil: 5, ChangedAt: 6},
+	}
+	if got, err := a.Sites(t.Context()); err != nil || !reflect.DeepEqual(got, f.sites) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	f.refuse(home.ErrPairings)
+	if _, err := a.Sites(t.Context()); !errors.Is(err, home.ErrPairings) {
+		t.Errorf("%v", err)
+	}
+}
+
 // registers are those of every package whose refusals an agent passes on.
 var registers = []refusal.Registry{
-	runner.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
+	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }
 
 // TestRefusalsKeepTheirNames across the socket, and their details; causes stay
@@ -339,6 +365,7 @@ func TestRawRequests(t *testing.T) {
 		method, path, body string
 		status             int
 	}{
+		{"POST", "approve", `{"server":"s","identity":"i","encryption":"e","encryptionSig":"s"}`, 200}, {"GET", "sites", "", 200}, {"GET", "approve", "", 405}, {"POST", "sites", `{}`, 405}, {"POST", "approve", `{"identity":{}}`, 400},
 		{"POST", "pause", `{}`, 200}, {"POST", "pause", ` {"release":true} `, 200}, {"POST", "adopt", string(pairing), 200}, {"GET", "status", "", 200}, {"HEAD", "status", "", 200},
 		{"POST", "pause", ``, 400}, {"POST", "pause", `null`, 400}, {"POST", "pause", `[]`, 400}, {"POST", "pause", `{`, 400}, {"POST", "pause", `{}{}`, 400}, {"POST", "pause", `{"Release":true}`, 400},
 		{"POST", "pause", `{"release":null}`, 400}, {"POST", "pause", `{"release":"true"}`, 400}, {"POST", "pause", `{"release":true,"release":false}`, 400}, {"POST", "pause", `{"canarybird":1}`, 400},

@@ -12,7 +12,7 @@ import (
 var (
 	ErrSite = refusal.NewKind("site-not-approved", 403,
 		"The job is from a site that was not approved on this machine.",
-		"Connect to the site again if you want to serve it, and compare its fingerprint.")
+		"See allod agent sites. To serve the site compare its fingerprint with whoever runs it, and approve it: allod agent approve.")
 	ErrGrant = refusal.NewKind("grant-foreign", 403,
 		"The server granted the job to another device than this one.",
 		"Report it to whoever runs the server.")
@@ -29,7 +29,7 @@ var (
 const MaxID = 1024
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Taking on jobs", Kinds: []*refusal.Kind{ErrSite, ErrGrant, ErrPayload, ErrLong}}
+var Kinds = refusal.Registry{Title: "Taking on jobs", Kinds: []*refusal.Kind{ErrSite, ErrGrant, ErrPayload, ErrLong, ErrChanged, ErrFollowed, ErrFull}}
 
 // Admit decides whether a granted job may run here, from its stub alone, and
 // under which offer. It judges in this order: whose grant it is ([ErrGrant]), the

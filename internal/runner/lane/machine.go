@@ -57,6 +57,12 @@ type Config struct {
 	Owner  ai.Owner
 	// Sites are the sites that were approved on this machine.
 	Sites map[ai.KeyID]key.Site
+	// Followed are those of Sites that another key came after, and Changed those
+	// under whose name another key was shown.
+	Followed map[ai.KeyID]Followed
+	Changed  map[ai.KeyID]bool
+	// Pending are the sites that are known to wait for the owner.
+	Pending map[ai.KeyID]key.Site
 	// Concurrency is how many jobs run at once, 1 to [MaxConcurrency].
 	Concurrency int
 	// Allowed are the users of the server that are on the local list.
@@ -89,7 +95,10 @@ type Machine struct {
 	answered         time.Time
 	noSites          bool
 	told             map[ai.KeyID]What // what the owner was told about a site
-	back             []giveBack        // grants to give back
+	offered, pending map[ai.KeyID]key.Site
+	changed          int        // how many of c.Changed were to be kept
+	kept             bool       // pending and changed are
+	back             []giveBack // grants to give back
 	releasing        bool
 	past             map[ai.LeaseID]bool // leases that ended, which are not worked under again
 	stopping, ended  bool
@@ -143,9 +152,19 @@ func New(c Config, rand *rand.Rand, now time.Time) *Machine {
 	m := &Machine{
 		c: c, rand: rand, served: map[ai.KeyID]bool{}, jobs: map[ai.LeaseID]*job{}, told: map[ai.KeyID]What{}, past: map[ai.LeaseID]bool{},
 	}
+	m.c.Sites, m.c.Followed, m.c.Changed = own(c.Sites), own(c.Followed), own(c.Changed)
+	m.pending, m.changed, m.kept = own(c.Pending), len(c.Changed), true
 	m.beat.next, m.claim.next = now, now
 	m.allow(c.Allowed)
 	return m
+}
+
+// own is a copy of a map, and an empty one of none.
+func own[V any](of map[ai.KeyID]V) map[ai.KeyID]V {
+	if of == nil {
+		return map[ai.KeyID]V{}
+	}
+	return maps.Clone(of)
 }
 
 // Step takes in what happened at now and returns what to do, in order. Times
@@ -561,7 +580,7 @@ func (e BeatDone) apply(m *Machine) {
 	}
 	m.reachable, m.asked, m.answered = true, true, m.now
 	m.offset, m.timed = e.Answer.ServerTime.Time().Sub(m.now), true
-	m.sites(e.Answer.Sites)
+	m.sites(e.Answer)
 	m.renewed(sent, e.Answer)
 	next := sent.Add(m.interval())
 	if held && len(m.jobs) > 0 {
@@ -590,63 +609,6 @@ func (m *Machine) renewed(sent time.Time, a ai.HeartbeatResponse) {
 			m.note(NoteCanceled, j, nil)
 			m.do(Abort{Lease: g.LeaseID, Canceled: true})
 		}
-	}
-}
-
-// sites takes in which sites the server offers. A site is served while it is
-// offered with the very key that was approved here (MUST
-// SITES_LOCALLY_APPROVED).
-func (m *Machine) sites(offered map[ai.KeyID]ai.PublicIdentity) {
-	served := map[ai.KeyID]bool{}
-	for _, id := range slices.Sorted(maps.Keys(offered)) {
-		approved, known := m.c.Sites[id]
-		got, err := offered[id].Site()
-		switch {
-		case err != nil || string(id) != got.Fingerprint().String() || known && got != approved:
-			// A site that is served stays so under the key that was approved.
-			served[id] = known && m.served[id]
-			m.tell(id, NoteSiteChanged, err)
-		case !known:
-			m.tell(id, NoteSitePending, nil)
-		default:
-			served[id] = true
-			delete(m.told, id)
-		}
-	}
-	maps.DeleteFunc(served, func(_ ai.KeyID, yes bool) bool { return !yes })
-	var back []*job
-	m.each(func(j *job) {
-		if !served[j.stub.Site] {
-			back = append(back, j)
-		}
-	})
-	for id := range m.told {
-		if _, still := offered[id]; !still {
-			delete(m.told, id)
-		}
-	}
-	for id := range m.c.Sites {
-		if m.served[id] && !served[id] {
-			m.tell(id, NoteSiteLeft, nil)
-		}
-	}
-	m.release(ai.ReleaseRevoked, back...)
-	for _, j := range back {
-		m.stop(j)
-	}
-	if none := len(served) == 0; none != m.noSites {
-		if m.noSites = none; none {
-			m.do(Note{What: NoteNoSites})
-		}
-	}
-	m.served = served
-}
-
-// tell tells the owner something about a site, once.
-func (m *Machine) tell(id ai.KeyID, what What, err error) {
-	if m.told[id] != what && len(m.told) < maxTold {
-		m.told[id] = what
-		m.do(Note{What: what, Site: id, Err: err})
 	}
 }
 
