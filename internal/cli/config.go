@@ -580,12 +580,13 @@ type agentLimits struct {
 
 type agentIngress struct {
 	KeepPrompts bool `json:"keepSelfPrompts"`
+	Days        int  `json:"communityPromptDays"`
 }
 
 func meaningOf(s settings.Settings) *agentMeaning {
 	m := &agentMeaning{
 		Routes: map[ai.Kind]agentRoute{}, Concurrency: s.Concurrency,
-		Limits: agentLimits{s.MaxTime.Milliseconds(), s.MaxOutput}, Ingress: agentIngress{s.KeepPrompts},
+		Limits: agentLimits{s.MaxTime.Milliseconds(), s.MaxOutput}, Ingress: agentIngress{s.KeepPrompts, s.CommunityPromptDays},
 	}
 	if s.Backends != nil {
 		m.Backends = map[string]agentBackend{}
