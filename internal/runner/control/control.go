@@ -45,6 +45,8 @@ var Kinds = refusal.Registry{Title: "Speaking to a running agent", Kinds: []*ref
 // Agent is what an owner can ask of an agent.
 type Agent interface {
 	Status(ctx context.Context) (runner.Status, error)
+	// Activity is what the agent does now; an agent that does not run does nothing.
+	Activity(ctx context.Context) (runner.Activity, error)
 	// Look finds models and has them prove themselves, unless the agent runs and
 	// does so all the time.
 	Look(ctx context.Context) error
@@ -88,6 +90,9 @@ type local struct{ a *runner.Agent }
 func Local(a *runner.Agent) Agent { return local{a} }
 
 func (l local) Status(context.Context) (runner.Status, error) { return l.a.Status() }
+func (l local) Activity(context.Context) (runner.Activity, error) {
+	return l.a.Activity(), nil
+}
 func (l local) Look(ctx context.Context) error                { l.a.LookOnce(ctx); return nil }
 func (l local) Pause(_ context.Context, release bool) error   { return l.a.Pause(release) }
 func (l local) Resume(context.Context) error                  { return l.a.Resume() }
@@ -117,6 +122,10 @@ func Serve(a Agent) func(*http.ServeMux) {
 	return func(mux *http.ServeMux) {
 		mux.HandleFunc("GET /agent/status", func(w http.ResponseWriter, r *http.Request) {
 			s, err := a.Status(r.Context())
+			httpd.Reply(w, s, err)
+		})
+		mux.HandleFunc("GET /agent/activity", func(w http.ResponseWriter, r *http.Request) {
+			s, err := a.Activity(r.Context())
 			httpd.Reply(w, s, err)
 		})
 		for name, do := range map[string]func(ctx context.Context, o order) error{
@@ -176,6 +185,14 @@ type remote struct {
 
 func (r remote) Status(ctx context.Context) (s runner.Status, err error) {
 	body, err := r.call(ctx, http.MethodGet, "status", nil)
+	if err == nil && json.Unmarshal(body, &s) != nil {
+		err = ErrNoAnswer
+	}
+	return s, err
+}
+
+func (r remote) Activity(ctx context.Context) (s runner.Activity, err error) {
+	body, err := r.call(ctx, http.MethodGet, "activity", nil)
 	if err == nil && json.Unmarshal(body, &s) != nil {
 		err = ErrNoAnswer
 	}
