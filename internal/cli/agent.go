@@ -77,20 +77,27 @@ func newAgent(env Env) *cobra.Command {
 and keeps a log of everything that ran. Its folder is ALLOD_HOME, or allod in your
 configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
-	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
+	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentJobs(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {
 	var f agentFlags
-	return f.add(&cobra.Command{
-		Use:     "run",
-		Short:   "Run the agent until it is stopped",
+	var plain bool
+	cmd := f.add(&cobra.Command{
+		Use:   "run",
+		Short: "Run the agent until it is stopped",
+		Long: `Runs the agent until it is stopped. On a terminal it shows below its log what runs now
+and what ended last; --plain, NO_COLOR or TERM=dumb leave that out.`,
 		Example: "  allod agent run",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewTextHandler(env.Err, nil))
-			c, err := f.agentConfig(env, log)
+			asJSON, err := cmd.Flags().GetBool("json")
+			if err != nil {
+				return err
+			}
+			out := newConsole(env, plain || asJSON)
+			c, err := f.agentConfig(env, out.log)
 			if err != nil {
 				return err
 			}
@@ -99,20 +106,24 @@ func newAgentRun(env Env) *cobra.Command {
 				return err
 			}
 			defer a.Close()
-			return serveAgent(cmd.Context(), env, c, a, log)
+			return serveAgent(cmd.Context(), env, c, a, out)
 		},
 	})
+	cmd.Flags().BoolVar(&plain, "plain", false, plainUsage)
+	return cmd
 }
 
+const plainUsage = "write a log and nothing else, on a terminal too"
+
 // serveAgent runs an agent with its admin socket.
-func serveAgent(ctx context.Context, env Env, c runner.Config, a *runner.Agent, log *slog.Logger) error {
-	stop, err := serveSocket(ctx, c, a, log)
+func serveAgent(ctx context.Context, env Env, c runner.Config, a *runner.Agent, out console) error {
+	stop, err := serveSocket(ctx, c, a, out.log)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	warnRoot(env.Err)
-	return a.Run(ctx)
+	return out.run(ctx, a)
 }
 
 // serveSocket answers the owner's commands until stop is called.
@@ -146,7 +157,7 @@ const rootWarning = "the agent runs as root and need not. Run it as an ordinary 
 func newConnect(env Env) *cobra.Command {
 	var f agentFlags
 	var name, origin string
-	var pairOnly bool
+	var pairOnly, plain bool
 	cmd := f.add(&cobra.Command{
 		Use:   "connect URL",
 		Short: "Pair this machine with a site by a short code, then run the agent",
@@ -160,6 +171,7 @@ the pairing over; else this command becomes the agent.`,
 	cmd.Flags().StringVar(&name, "name", "", "how you tell this machine apart; by default its saved name, or user@host")
 	cmd.Flags().StringVar(&origin, "verification-origin", "", "another site that may approve, where the app sends you to one you know")
 	cmd.Flags().BoolVar(&pairOnly, "pair-only", false, "pair and stop, without running the agent")
+	cmd.Flags().BoolVar(&plain, "plain", false, plainUsage)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := runner.Pairing{Name: name, Version: env.Version}
 		var err error
@@ -180,15 +192,15 @@ the pairing over; else this command becomes the agent.`,
 		if err != nil {
 			return err
 		}
-		return connect(cmd.Context(), env, f, p, pairOnly, asJSON)
+		return connect(cmd.Context(), env, f, p, pairOnly, plain, asJSON)
 	}
 	return cmd
 }
 
 // connect pairs, through the running agent or as the agent to be.
-func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairOnly, asJSON bool) error {
-	log := slog.New(slog.NewTextHandler(env.Err, nil))
-	c, err := f.agentConfig(env, log)
+func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairOnly, plain, asJSON bool) error {
+	out := newConsole(env, plain || asJSON)
+	c, err := f.agentConfig(env, out.log)
 	if err != nil {
 		return err
 	}
@@ -199,7 +211,7 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 	defer done()
 	if own != nil {
 		// The owner's other commands work while this one waits.
-		stop, err := serveSocket(ctx, c, own, log)
+		stop, err := serveSocket(ctx, c, own, out.log)
 		if err != nil {
 			return err
 		}
@@ -243,7 +255,7 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 		return nil
 	}
 	warnRoot(env.Err)
-	return own.Run(ctx)
+	return out.run(ctx, own)
 }
 
 // word shows a text from outside as a part of one line, and no more of it than a
