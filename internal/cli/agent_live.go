@@ -43,7 +43,7 @@ func draws(getenv func(string) string, system string) bool {
 	return getenv("NO_COLOR") == "" && term != "dumb" && (term != "" || system == "windows")
 }
 
-// How often the view is drawn: at once after a change, but not more often than
+// How often the view is drawn: soon after a change, but not more often than
 // liveLeast apart, and else as time passes.
 const (
 	liveLeast = 250 * time.Millisecond
@@ -73,14 +73,14 @@ func (c console) run(ctx context.Context, a *runner.Agent) error {
 func live(ctx context.Context, screen *tty.Screen, a *runner.Agent) {
 	changed, stop := a.Watch()
 	defer stop()
-	for {
+	for wait(ctx, nil, liveLeast) {
 		if s, err := a.Status(); err == nil { // else what was drawn stays
 			columns, rows := screen.Size()
 			if screen.Show(liveLines(s, a.Activity(), time.Now(), columns, rows-1)) != nil {
 				return
 			}
 		}
-		if !wait(ctx, nil, liveLeast) || !wait(ctx, changed, liveEvery-liveLeast) {
+		if !wait(ctx, changed, liveEvery-liveLeast) {
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func title(s runner.Status, a runner.Activity) string {
 	if s.Paused {
 		state = "is paused"
 	}
-	text := fmt.Sprintf("Allod %s %s: %d of %d models ready, %d jobs in hand", s.Version, state, ready, len(s.Backends), len(a.Running))
+	text := fmt.Sprintf("Allod %s %s: %d of %d models ready, jobs in hand: %d", s.Version, state, ready, len(s.Backends), len(a.Running))
 	if len(s.Problems) > 0 {
 		text += "; see allod agent why"
 	}

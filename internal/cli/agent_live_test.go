@@ -58,19 +58,19 @@ func TestLiveLines(t *testing.T) {
 		{"narrow", 40, 30, a, liveNarrow},
 		{"low", 80, 8, a, liveLow},
 		{"busy", 80, 23, busy, liveBusy},
-		{"one line", 80, 1, a, "Allod 1.2 runs: 1 of 2 models ready, 2 jobs in hand; see allod agent why\n"},
-		{"none", 80, 0, a, "Allod 1.2 runs: 1 of 2 models ready, 2 jobs in hand; see allod agent why\n"},
+		{"one line", 80, 1, a, "Allod 1.2 runs: 1 of 2 models ready, jobs in hand: 2; see allod agent why\n"},
+		{"none", 80, 0, a, "Allod 1.2 runs: 1 of 2 models ready, jobs in hand: 2; see allod agent why\n"},
 	} {
 		if got := strings.Join(liveLines(s, c.a, liveNow, c.columns, c.rows), "\n") + "\n"; got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.what, got, c.want)
 		}
 	}
-	if got := liveLines(runner.Status{Version: "1.2", Paused: true}, runner.Activity{}, liveNow, 80, 24); len(got) != 1 || got[0] != "Allod 1.2 is paused: 0 of 0 models ready, 0 jobs in hand" {
+	if got := liveLines(runner.Status{Version: "1.2", Paused: true}, runner.Activity{}, liveNow, 80, 24); len(got) != 1 || got[0] != "Allod 1.2 is paused: 0 of 0 models ready, jobs in hand: 0" {
 		t.Errorf("%q", got)
 	}
 }
 
-const liveUsual = `Allod 1.2 runs: 1 of 2 models ready, 2 jobs in hand; see allod agent why
+const liveUsual = `Allod 1.2 runs: 1 of 2 models ready, jobs in hand: 2; see allod agent why
 SITE                              STATE                             FOR
 app.example                       serving                           Alice
 http://127.0.0.1:9                unreachable (server-unreachable)  alice
@@ -86,7 +86,7 @@ ENDED     ASKER   OWNER              SITE               OUTCOME             TIME
 11:59:58  others  you                http://127.0.0.1…  refused (audience…
 `
 
-const liveNarrow = `Allod 1.2 runs: 1 of 2 models ready, 2 …
+const liveNarrow = `Allod 1.2 runs: 1 of 2 models ready, jo…
 SITE          STATE         FOR
 app.example   serving       Alice
 http://127.…  unreachable…  alice
@@ -102,7 +102,7 @@ ENDED     ASKER   OWN…  SITE  OUT…  TIM…
 11:59:58  others  you   htt…  ref…     …
 `
 
-const liveLow = `Allod 1.2 runs: 1 of 2 models ready, 2 jobs in hand; see allod agent why
+const liveLow = `Allod 1.2 runs: 1 of 2 models ready, jobs in hand: 2; see allod agent why
 RUNNING   ASKER   OWNER            SITE              BACKEND           TIME
 running   you     alice            app.example       mine m1           1m15s
 waiting   others  bob              app.example       mine m1           0s
@@ -112,7 +112,7 @@ ENDED     ASKER   OWNER       SITE         OUTCOME      TIME       TOKENS
 11:59:58  others  you         http://127…  refused (a…
 `
 
-const liveBusy = `Allod 1.2 runs: 1 of 2 models ready, 42 jobs in hand; see allod agent why
+const liveBusy = `Allod 1.2 runs: 1 of 2 models ready, jobs in hand: 42; see allod agent why
 SITE                       STATE                      FOR
 app.example                serving                    Alice
 http://127.0.0.1:9         unreachable (server-unre…  alice
