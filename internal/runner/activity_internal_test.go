@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,8 +154,8 @@ func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := settings.Defaults()
 		s.CommunityPromptDays = 3
-		var ahead time.Duration // the wall clock's, which the owner can set
-		agent, err := Open(Config{Home: dir, Version: "test", Settings: s, Clock: func() time.Time { return time.Now().Round(0).Add(ahead) }, Logger: slog.New(slog.DiscardHandler)})
+		var ahead atomic.Int64 // the wall clock's, which the owner can set
+		agent, err := Open(Config{Home: dir, Version: "test", Settings: s, Clock: func() time.Time { return time.Now().Round(0).Add(time.Duration(ahead.Load())) }, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,12 +204,12 @@ func TestRetention(t *testing.T) {
 		want("a day later", "b")
 		// The machine slept, and only the wall clock went on.
 		log("d", false)
-		ahead += 4 * 24 * hour
+		ahead.Add(int64(4 * 24 * hour))
 		time.Sleep(hour)
 		want("after sleep", "b")
 		// A clock that was set back does not put it off until it has caught up.
 		log("e", false)
-		ahead -= 100 * 24 * hour
+		ahead.Add(-int64(100 * 24 * hour))
 		time.Sleep(hour)
 		log("f", false)
 		time.Sleep(4 * 24 * hour)

@@ -198,9 +198,9 @@ func TestCrashWhileReducing(t *testing.T) {
 // TestReduceWhileWriting: no line that is written meanwhile is lost, also where
 // files rotate.
 func TestReduceWhileWriting(t *testing.T) {
-	const writers, each = 4, 30
+	const writers, each = 4, 20
 	dir := t.TempDir()
-	l := mustOpen(t, dir, 150_000)
+	l := mustOpen(t, dir, 100_000)
 	var writing, reducing sync.WaitGroup
 	for w := range writers {
 		writing.Go(func() {
