@@ -23,6 +23,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
@@ -66,6 +67,7 @@ func All() []refusal.Registry {
 		home.Kinds,
 		outbox.Kinds,
 		ingress.Kinds,
+		ledger.Kinds,
 		control.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
