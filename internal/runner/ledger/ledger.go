@@ -190,12 +190,16 @@ func (c Claim) check() error {
 			return ErrClaim.With("One of its names is empty or longer than 4096 bytes.")
 		}
 	}
+	return c.checkCost()
+}
+
+func (c Claim) checkCost() error {
 	switch {
 	case c.Cost != backend.Free && c.Cost != backend.Metered && c.Cost != backend.Subscription:
 		return ErrClaim.With("The cost class of the backend is not known.")
 	case c.Cost == backend.Subscription && !c.Own:
 		return match.ErrSubscription
-	case c.Hold < 0 || c.Hold > MaxMoney, c.Hold == 0 && c.metered().Valid:
+	case c.costs() && (c.Hold < 0 || c.Hold > MaxMoney), c.Hold == 0 && c.metered().Valid:
 		return ErrClaim.With("The most that the job may cost is missing or out of bounds.")
 	}
 	return nil

@@ -141,7 +141,7 @@ func TestClaims(t *testing.T) {
 		"own on an abo":              {func(c *Claim) { c.Own, c.Cost = true, backend.Subscription }, nil},
 		"own without a hold":         {func(c *Claim) { c.Own, c.Hold = true, 0 }, nil},
 		"the largest":                {func(c *Claim) { c.Owner, c.Job = ai.Owner(long[1:]), ai.JobID(long[1:]) }, nil},
-		"odd names":                  {func(c *Claim) { c.Owner, c.Job, c.Model = "a\x00b", "\xff'\"; --", "‮" }, nil},
+		"odd names":                  {func(c *Claim) { c.Owner, c.Job, c.Model = "a\x00b", "\xff'\"; --", "\u202e" }, nil},
 		"a free one with a bad hold": {func(c *Claim) { c.Cost, c.Hold = backend.Free, -1 }, nil},
 	} {
 		claim := another(what, Cent)
@@ -154,6 +154,22 @@ func TestClaims(t *testing.T) {
 		}
 		mustBe(t, l.Reserve(ctx, claim, plenty), c.want)
 	}
+	for what, c := range map[string]struct {
+		claim Claim
+		want  *refusal.Kind
+	}{
+		"no cost":         {Claim{Backend: "b", Hold: 1}, ErrClaim},
+		"a subscription":  {Claim{Backend: "b", Cost: backend.Subscription}, match.ErrSubscription},
+		"no hold":         {Claim{Backend: "b", Cost: backend.Metered}, ErrClaim},
+		"a negative hold": {Claim{Backend: "b", Cost: backend.Metered, Hold: -1}, ErrClaim},
+	} {
+		if err := l.Room(ctx, c.claim, plenty); !errors.Is(err, c.want) {
+			t.Errorf("room for %s: %s", what, explain(err))
+		}
+	}
+	// Whose it is does not matter there, since it is asked for others.
+	mustBe(t, l.Room(ctx, own("x", 10), Limits{}), ErrHour)
+	must(t, l.Room(ctx, Claim{Backend: "b", Cost: backend.Metered, Hold: 1}, plenty))
 }
 
 // TestLeases: one lease pays for one run.

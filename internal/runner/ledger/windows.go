@@ -136,8 +136,13 @@ func judgeMoney(ctx context.Context, q database.Queryer, now moment, backend str
 
 // Room tells, without taking any, whether another person's job would have room
 // now: nil, or the refusal that [Ledger.Reserve] would return. Of the claim it
-// looks at Backend, Cost and Hold. It also returns the refusals of package database.
+// looks at Backend, Cost and Hold, and not at whose it is. It also returns the
+// refusals of package database.
 func (r *Reader) Room(ctx context.Context, c Claim, limits Limits) error {
+	c.Own = false
+	if err := c.checkCost(); err != nil {
+		return err
+	}
 	return r.db.Read(ctx, func(q database.Queryer) error {
 		l, err := lastEntry(ctx, q)
 		if err != nil {
