@@ -521,6 +521,7 @@ func TestAppendOnly(t *testing.T) {
 		`INSERT OR REPLACE INTO jobs SELECT * FROM jobs`,
 		`INSERT OR REPLACE INTO jobs SELECT id + 1, lease, job, server, owner, own, backend, model, cost, 0 FROM jobs`,
 		`INSERT OR REPLACE INTO entries SELECT * FROM entries`,
+		`INSERT OR REPLACE INTO entries SELECT * FROM entries WHERE what = 'reserved'`,
 		`INSERT OR REPLACE INTO entries SELECT seq + 100, at, wall, what, job, prompt, completion, 0, estimated, open, waiting,
 			begun, begins, metered, reserved, spent FROM entries WHERE what = 'settled'`,
 		`INSERT OR REPLACE INTO entries SELECT seq + 100, at, wall, what, job, prompt, completion, 0, estimated, open, waiting,
