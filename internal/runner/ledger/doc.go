@@ -22,7 +22,7 @@
 // running then. Each entry has both times, and ledger time that only this process
 // has seen is kept in entries of its own.
 //
-// # Room
+// # Size
 //
 // Rows are never changed or removed, which triggers hold. A job takes about 400
 // bytes where its names have 40 characters, and at most 22 KiB.

@@ -55,7 +55,8 @@ type Config struct {
 	// Path is the file. Its folder must exist; the file is made if it is absent,
 	// for this user only.
 	Path string
-	// Clock tells the time; nil means time.Now.
+	// Clock tells the time, with Go's measured reading in it where the wall clock may
+	// be set; nil means time.Now.
 	Clock func() time.Time
 	// Logger hears of migrations, failures and what was settled; nil means nobody.
 	Logger *slog.Logger
