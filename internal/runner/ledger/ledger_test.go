@@ -243,8 +243,8 @@ func TestAmounts(t *testing.T) {
 		if want := []Money{0, 0, MaxMoney}[i]; b.Used != want {
 			t.Errorf("%d: %d", a, b.Used)
 		}
-		// A ceiling as high as it goes does not let another through after it.
 	}
+	// A ceiling as high as it goes does not let another through after that.
 	mustBe(t, l.Reserve(ctx, another("next", 1), plenty), match.ErrCeiling)
 	runs(t, l, free("free"), plenty, Dollar)
 	sub := own("sub", 0)
@@ -310,7 +310,7 @@ func TestClocks(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		do   func(c *clocks, again func())
-		// hour, money and day say whether there is room again.
+		// hour and day say whether there is room again.
 		hour, day bool
 	}{
 		{"an hour passes", func(c *clocks, _ func()) { c.pass(time.Hour) }, true, false},
@@ -503,6 +503,27 @@ func TestSpent(t *testing.T) {
 		if len(got) != n || !reflect.DeepEqual(got, append([]Row(nil), want[:n]...)) {
 			t.Errorf("since %v: %+v", since, got)
 		}
+	}
+}
+
+// TestSpentIsBounded: a server that names ever new people fills no screen.
+func TestSpentIsBounded(t *testing.T) {
+	l, _ := newLedger(t)
+	must(t, l.db.Write(ctx, func(tx *database.Tx) error {
+		const numbers = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) `
+		_, err := tx.ExecContext(ctx, numbers+`INSERT INTO jobs (id, lease, job, server, owner, own, backend, model, cost, hold)
+			SELECT i, CAST(i AS BLOB), 'j', 's', 'owner ' || i, 0, 'b', 'm', 'free', 0 FROM n`)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, numbers+`INSERT INTO entries (at, wall, what, job, prompt, completion, amount, estimated, open, waiting, begun, begins)
+			SELECT i, 86400000 * i, 'settled', i, 0, 0, 0, 0, 0, 0, i, 1 FROM n`)
+		return err
+	}))
+	rows, err := l.Spent(ctx, time.Time{})
+	must(t, err)
+	if len(rows) != MaxRows || rows[0].Owner != "owner 5000" {
+		t.Errorf("%d rows from %v on", len(rows), rows[0])
 	}
 }
 
