@@ -25,6 +25,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
@@ -73,6 +74,7 @@ func All() []refusal.Registry {
 		home.Kinds,
 		outbox.Kinds,
 		ingress.Kinds,
+		ledger.Kinds,
 		control.Kinds,
 		confine.Kinds,
 		datadir.Kinds,
