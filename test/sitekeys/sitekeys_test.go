@@ -179,6 +179,8 @@ func TestNewKeyIsApproved(t *testing.T) {
 			}
 			if status := string(w.do("agent", "status")); !strings.Contains(status, "! "+w.URL+" offers a site that waits for your approval") || !strings.Contains(status, "allod agent approve "+pending.Fingerprint) {
 				t.Errorf("status:\n%s", status)
+			} else if c.version0 != strings.Contains(status, ", protocol version 0") {
+				t.Errorf("another version is spoken:\n%s", status)
 			}
 			if !c.running {
 				agent.Terminate(t)
