@@ -81,7 +81,7 @@ configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentJobs(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
-		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSites(env), newAgentApprove(env))
+		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSpend(env), newAgentSites(env), newAgentApprove(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {

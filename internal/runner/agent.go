@@ -48,6 +48,7 @@ type Agent struct {
 	home    *home.Home
 	keys    key.DeviceKeys
 	shelf   *shelf
+	purse   *purse
 	ingress *ingress.Log
 	board   *board
 
@@ -90,11 +91,14 @@ func Open(c Config) (*Agent, error) {
 		h.Close()
 		return nil, err
 	}
+	a.purse = newPurse(context.Background(), c.Home, c.Settings.Community, c.Clock, a.log)
+	a.shelf.room = a.purse.room
 	return a, nil
 }
 
 // Close lets go of the folder. The agent must not be running.
 func (a *Agent) Close() error {
+	a.purse.close()
 	err := a.ingress.Close()
 	a.home.Close()
 	return err

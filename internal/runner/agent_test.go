@@ -51,6 +51,9 @@ type model struct {
 	says string
 	// ask is called for each question that is no proof.
 	ask func(body []byte)
+	// askAll has it called for proofs too, and for others' questions that have as
+	// few tokens.
+	askAll bool
 }
 
 func newModel(t *testing.T) *model {
@@ -62,8 +65,9 @@ func newModel(t *testing.T) *model {
 		body, _ := io.ReadAll(r.Body)
 		m.mu.Lock()
 		m.all = append(m.all, body)
+		askAll := m.askAll
 		m.mu.Unlock()
-		if !bytes.Contains(body, []byte(`"max_tokens"`)) { // a proof asks for a few tokens
+		if askAll || !bytes.Contains(body, []byte(`"max_tokens"`)) { // a proof asks for a few tokens
 			m.mu.Lock()
 			m.asked = append(m.asked, body)
 			ask := m.ask
@@ -99,8 +103,11 @@ type liar struct {
 	// speaks are the versions of the protocol that it knows; nil means all of ours.
 	speaks []string
 	// refused counts the requests that came in another version.
-	refused  int
-	waiting  []ai.ClaimedStub
+	refused int
+	waiting []ai.ClaimedStub
+	granted map[ai.LeaseID]ai.ClaimedStub
+	// regrants is whether a grant that came too late is made again, as servers do.
+	regrants bool
 	arrived  chan struct{} // closed when a job arrives
 	sealed   map[ai.JobID]ai.SealedEnvelope
 	released map[ai.JobID]ai.ReleaseReason
@@ -129,7 +136,7 @@ func idOf(k key.SiteKeys) ai.KeyID { return ai.KeyID(k.Identity().Fingerprint().
 
 func newLiar(t *testing.T, sites ...key.SiteKeys) *liar {
 	l := &liar{
-		t: t, sites: map[ai.KeyID]key.SiteKeys{}, sealed: map[ai.JobID]ai.SealedEnvelope{},
+		t: t, sites: map[ai.KeyID]key.SiteKeys{}, sealed: map[ai.JobID]ai.SealedEnvelope{}, granted: map[ai.LeaseID]ai.ClaimedStub{},
 		released: map[ai.JobID]ai.ReleaseReason{}, results: map[ai.JobID]ai.SealedOutcome{}, usage: map[ai.JobID]*ai.Usage{},
 		arrived: make(chan struct{}),
 	}
@@ -242,6 +249,9 @@ func (l *liar) answer(codec ai.Codec, endpoint ai.Endpoint, body []byte) ([]byte
 		if jobs == nil {
 			jobs = []ai.ClaimedStub{}
 		}
+		for _, s := range jobs {
+			l.granted[s.Lease.ID] = s
+		}
 		return codec.ClaimResponse.Write(ai.ClaimResponse{Jobs: jobs, LeaseMs: 60_000})
 	case ai.EndpointFetch:
 		q, err := codec.FetchRequest.Read(body)
@@ -273,8 +283,15 @@ func (l *liar) answer(codec ai.Codec, endpoint ai.Endpoint, body []byte) ([]byte
 		}
 		out := ai.ReleaseResponse{Released: []ai.JobID{}}
 		for _, g := range q.Leases {
-			l.released[g.JobID] = q.Reason
 			out.Released = append(out.Released, g.JobID)
+			if again, ok := l.granted[g.LeaseID]; ok && l.regrants && q.Reason == ai.ReleaseShutdown {
+				again.Lease.ID += "+"
+				l.waiting = append(l.waiting, again)
+				close(l.arrived)
+				l.arrived = make(chan struct{})
+				continue
+			}
+			l.released[g.JobID] = q.Reason
 		}
 		return codec.ReleaseResponse.Write(out)
 	}

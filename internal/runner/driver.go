@@ -29,6 +29,7 @@ type driver struct {
 	device      *client.Device
 	keys        key.DeviceKeys
 	shelf       *shelf
+	purse       *purse
 	ingress     *ingress.Log
 	board       *board
 	box         *outbox.Box
@@ -291,7 +292,7 @@ func (d *driver) note(n lane.Note) {
 	if n.What == lane.NoteRefused {
 		line := ingress.Line{
 			Type: ingress.TypeOutcome, At: d.clock(), Server: d.server, JobID: ai.JobID(cut(string(n.Stub.ID))), Site: ai.KeyID(cut(string(n.Stub.Site))), Kind: n.Stub.Kind,
-			Audience: n.Stub.Audience, Owner: ai.Owner(cut(string(n.Stub.Owner))), Own: d.own(n.Stub.Owner), Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(),
+			Audience: n.Stub.Audience, Owner: ai.Owner(cut(string(n.Stub.Owner))), Own: d.own(n.Stub.Owner), Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(), Reason: cut(refusal.From(n.Err).Detail()),
 		}
 		d.board.refused(line)
 		if err := d.ingress.Write(line); err != nil {
@@ -326,7 +327,7 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	}
 	seed := uint64(a.config.Clock().UnixNano())
 	d = &driver{
-		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, board: a.board, box: box,
+		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, purse: a.purse, ingress: a.ingress, board: a.board, box: box,
 		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
 		working: map[ai.LeaseID]context.CancelCauseFunc{},

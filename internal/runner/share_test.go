@@ -25,6 +25,9 @@ import (
 // askFor offers a job of somebody to the machine.
 func (f *farm) askFor(id string, owner ai.Owner, audience ai.Audience, site key.SiteKeys, plaintext string) {
 	f.t.Helper()
+	f.liar.mu.Lock()
+	f.liar.regrants = true // what is offered changes beside the claims
+	f.liar.mu.Unlock()
 	s := f.stub(id, site)
 	s.Owner, s.Audience = owner, audience
 	l := letter(s)

@@ -54,6 +54,8 @@ type shelf struct {
 	slots    *slots
 	// scratch is the folder in which programs run, in the agent's own.
 	scratch string
+	// room is asked whether others have room on a backend; nil where they always do.
+	room func(ctx context.Context, service string, cost wirebackend.Cost, t sharing.Terms) error
 
 	mu       sync.Mutex
 	stands   []*stand
@@ -335,10 +337,40 @@ func (sh *shelf) offered() (offers []lane.Offer) {
 			Capability: ai.Capability{
 				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: classOf(r.stand.id), Model: r.model, OfferScope: terms.Scope,
 			},
-			Cost: cost, Spend: terms.Spend,
+			Cost: cost, Spend: terms.Spend, Full: terms.Scope != ai.OfferSelf && sh.full(r.stand, cost),
 		})
 	}
 	return offers
+}
+
+// full reports whether others have had what they may have of a backend.
+func (sh *shelf) full(st *stand, cost wirebackend.Cost) bool {
+	return sh.room != nil && sh.room(context.Background(), st.name, cost, st.terms) != nil
+}
+
+// terms are who else may use a backend, and what they may cost.
+func (sh *shelf) terms(name string) sharing.Terms {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for _, st := range sh.stands {
+		if st.name == name {
+			return st.terms
+		}
+	}
+	return sharing.Terms{}
+}
+
+// metered are the terms of the backends that cost money, by name.
+func (sh *shelf) metered() map[string]sharing.Terms {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	found := map[string]sharing.Terms{}
+	for _, st := range sh.stands {
+		if sh.costliest(st) == wirebackend.Metered {
+			found[st.name] = st.terms
+		}
+	}
+	return found
 }
 
 // current is what is offered now.

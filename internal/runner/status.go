@@ -14,6 +14,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/sharing"
@@ -91,9 +92,13 @@ func (a *Agent) Status() (Status, error) {
 	}
 	s.Problems = problems(s)
 	list, err := a.Allowed()
-	if s.Allowed = len(list); err != nil {
-		r := refusal.From(err)
-		s.Problems = append(s.Problems, r.Kind().Meaning()+" "+r.Kind().WayOut())
+	s.Allowed = len(list)
+	_, broken := a.purse.known()
+	for _, err := range []error{err, broken} {
+		if err != nil {
+			r := refusal.From(err)
+			s.Problems = append(s.Problems, r.Kind().Meaning()+" "+r.Kind().WayOut())
+		}
 	}
 	return s, nil
 }
@@ -240,7 +245,7 @@ func Explain(detail string) *refusal.Kind {
 		return backend.KindOf(detail)
 	}
 	for _, r := range []refusal.Registry{
-		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, program.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
+		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, program.Kinds, ledger.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
 	} {
 		if k := r.Find(detail); k != nil {
 			return k

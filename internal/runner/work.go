@@ -107,7 +107,7 @@ func judged(err error) bool {
 	case lane.ErrSite, lane.ErrPayload, ErrPast, ErrUnsignedReach, ai.ErrBadRequest:
 		return true
 	}
-	return envelope.Kinds.Find(kind.Name()) == kind
+	return envelope.Kinds.Find(kind.Name()) == kind || overdrawn(err)
 }
 
 // errGone means that the server took the job back before it was fetched.
@@ -116,6 +116,14 @@ var errGone = errors.New("the job is no longer ours")
 // answer fetches, opens, judges, logs and runs a job, in this order. It returns
 // errGone, verdicts on the job (see judged), and this machine's own trouble.
 func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (backend.Result, error) {
+	charge, err := d.purse.reserve(ctx, d.server, line.IsOwn(), w, d.shelf.terms(w.Offer.Capability.Service))
+	if err != nil {
+		return backend.Result{}, err
+	}
+	if charge != nil {
+		defer d.shelf.refresh() // others may have more or less room now
+		defer charge.drop(ctx)
+	}
 	sealed, err := d.fetch(ctx, w.Stub)
 	if err != nil {
 		return backend.Result{}, err
@@ -124,15 +132,17 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if err != nil {
 		return backend.Result{}, err
 	}
-	own := w.Stub.Owner == d.owner
-	if units := payload.TextUnits(); !own && units > d.shelf.settings.Community.MaxPayload {
+	if units := payload.TextUnits(); !line.IsOwn() && units > d.shelf.settings.Community.MaxPayload {
 		return backend.Result{}, lane.ErrPayload
 	}
-	result, err := d.shelf.run(ctx, w.Offer, own, payload, func() error {
+	result, err := d.shelf.run(ctx, w.Offer, line.IsOwn(), payload, func() error {
 		prompt := line
 		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()
 		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts || !line.IsOwn())
 		if err := d.ingress.Write(prompt); err != nil {
+			return err
+		}
+		if err := charge.begin(ctx); err != nil {
 			return err
 		}
 		d.board.runs(d.server, w.Stub.Lease.ID)
@@ -142,6 +152,7 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if err != nil {
 		return backend.Result{}, err
 	}
+	charge.settle(ctx, result, payload.TextUnits())
 	killpoint.At(killpoint.AgentAnswered)
 	line.Type, line.At, line.DurationMs = ingress.TypeOutcome, d.clock(), result.Took.Milliseconds()
 	line.Outcome = string(result.Outcome.Disposition())

@@ -10,12 +10,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/allodhq/allod/internal/configfile"
+	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/internal/httpd"
@@ -27,6 +29,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
@@ -71,6 +74,8 @@ type Agent interface {
 	Sites(ctx context.Context) ([]runner.SiteStatus, error)
 	// Approve lets a site of the list be served, under the key that is in it.
 	Approve(ctx context.Context, site runner.SiteStatus) error
+	// Spending tells what jobs cost since a moment.
+	Spending(ctx context.Context, since time.Time) (runner.Spending, error)
 	// Prove has every model in use generate a little now.
 	Prove(ctx context.Context) error
 }
@@ -134,6 +139,9 @@ func (l local) Approve(_ context.Context, s runner.SiteStatus) error {
 	}
 	return l.a.Approve(s.Server, shown)
 }
+func (l local) Spending(ctx context.Context, since time.Time) (runner.Spending, error) {
+	return l.a.Spending(ctx, since)
+}
 
 const maxBody = httpd.MaxAdminBody
 
@@ -174,6 +182,15 @@ func Serve(a Agent) func(*http.ServeMux) {
 	return func(mux *http.ServeMux) {
 		mux.HandleFunc("GET /agent/status", func(w http.ResponseWriter, r *http.Request) {
 			s, err := a.Status(r.Context())
+			httpd.Reply(w, s, err)
+		})
+		mux.HandleFunc("GET /agent/spending", func(w http.ResponseWriter, r *http.Request) {
+			since, err := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64)
+			if err != nil {
+				httpd.Reply(w, struct{}{}, ErrRequest.Because(err))
+				return
+			}
+			s, err := a.Spending(r.Context(), time.UnixMilli(since))
 			httpd.Reply(w, s, err)
 		})
 		mux.HandleFunc("GET /agent/allowed", func(w http.ResponseWriter, r *http.Request) {
@@ -308,6 +325,13 @@ func (r remote) Allowed(ctx context.Context) (list []allowlist.Entry, err error)
 	}
 	return list, err
 }
+func (r remote) Spending(ctx context.Context, since time.Time) (s runner.Spending, err error) {
+	body, err := r.call(ctx, http.MethodGet, "spending?since="+strconv.FormatInt(since.UnixMilli(), 10), nil)
+	if err == nil && json.Unmarshal(body, &s) != nil {
+		err = ErrNoAnswer
+	}
+	return s, err
+}
 func (r remote) SetTerms(ctx context.Context, backend string, terms sharing.Terms) error {
 	return r.order(ctx, "offer", order{name: backend, terms: &terms})
 }
@@ -348,6 +372,6 @@ func (r remote) call(ctx context.Context, method, name string, body []byte) ([]b
 
 // registers have every refusal that an agent answers with.
 var registers = []refusal.Registry{
-	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
+	runner.Kinds, lane.Kinds, allowlist.Kinds, ledger.Kinds, database.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
 	datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }

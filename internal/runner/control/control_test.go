@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allodhq/allod/internal/configfile"
+	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
@@ -34,6 +35,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
@@ -106,6 +108,7 @@ type fake struct {
 	err      error
 	status   runner.Status
 	people   []allowlist.Entry
+	spending runner.Spending
 	sites    []runner.SiteStatus
 	activity runner.Activity
 	// arrived, if there is one, is told of each request, which is answered only
@@ -162,6 +165,10 @@ func (f *fake) Allowed(ctx context.Context) ([]allowlist.Entry, error) {
 }
 func (f *fake) SetTerms(ctx context.Context, name string, terms sharing.Terms) error {
 	return f.note(ctx, "terms", name, terms)
+}
+
+func (f *fake) Spending(ctx context.Context, since time.Time) (runner.Spending, error) {
+	return f.spending, f.note(ctx, "spending", since.UnixMilli())
 }
 
 // took returns what was asked since it was last looked at.
@@ -294,6 +301,22 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+func TestSpending(t *testing.T) {
+	a, f, _ := reached(t)
+	at := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	f.spending = runner.Spending{
+		Rows:     []runner.SpentRow{{Day: "2030-01-01", Backend: "b", Owner: "al\u2028", Own: true, Jobs: 1, Prompt: 2, Completion: 3, Amount: 4, Estimated: 5}},
+		Backends: []runner.SpendingLimit{{Backend: "b", Limit: 1, Used: 2, Reserved: 3, Reset: at}, {Backend: "c"}}, JobsHour: 6, JobsDay: 7, MostHour: 8, MostDay: 9,
+	}
+	got, err := a.Spending(t.Context(), at)
+	if err != nil || !reflect.DeepEqual(got, f.spending) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if asked := f.took(); !reflect.DeepEqual(asked, []any{[]any{"spending", at.UnixMilli()}}) {
+		t.Errorf("%v", asked)
+	}
+}
+
 func TestSites(t *testing.T) {
 	a, f, _ := reached(t)
 	f.sites = []runner.SiteStatus{
@@ -329,7 +352,7 @@ func TestActivity(t *testing.T) {
 
 // registers are those of every package whose refusals an agent passes on.
 var registers = []refusal.Registry{
-	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
+	runner.Kinds, lane.Kinds, allowlist.Kinds, ledger.Kinds, database.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }
 
 // TestRefusalsKeepTheirNames across the socket, and their details; causes stay
@@ -361,6 +384,7 @@ func TestRefusalsKeepTheirNames(t *testing.T) {
 		"allow":    func() error { return a.Allow(t.Context(), "s", "o", "") },
 		"disallow": func() error { return a.Disallow(t.Context(), "s", "o") },
 		"allowed":  func() error { _, err := a.Allowed(t.Context()); return err },
+		"spending": func() error { _, err := a.Spending(t.Context(), time.Now()); return err },
 		"terms":    func() error { return a.SetTerms(t.Context(), "b", sharing.Terms{Scope: ai.OfferSelf}) },
 		"pause":    func() error { return a.Pause(t.Context(), true) },
 	} {
@@ -394,7 +418,7 @@ func TestRawRequests(t *testing.T) {
 		{"POST", "pause", `{"release":null}`, 400}, {"POST", "pause", `{"release":"true"}`, 400}, {"POST", "pause", `{"release":true,"release":false}`, 400}, {"POST", "pause", `{"canarybird":1}`, 400},
 		{"POST", "pause", "{\"name\":\"\xff\"}", 400}, {"POST", "pause", `{"name":{}}`, 400}, {"POST", "forget", `{"server":["s"]}`, 400}, {"POST", "name", `{"name":""}`, 400},
 		{"POST", "offer", `{"name":"b"}`, 400}, {"POST", "offer", `{"name":"b","terms":{}}`, 400}, {"POST", "offer", `{"name":"b","terms":{"offer":"all","acknowledged":true,"dailyCapCents":1,"centsPerMillionTokens":1}}`, 400},
-		{"POST", "offer", `{"name":"b","terms":{"offer":"self","acknowledged":false,"dailyCapCents":-1,"centsPerMillionTokens":1}}`, 400}, {"GET", "allow", "", 405}, {"POST", "allowed", "{}", 405},
+		{"POST", "offer", `{"name":"b","terms":{"offer":"self","acknowledged":false,"dailyCapCents":-1,"centsPerMillionTokens":1}}`, 400}, {"GET", "spending", "", 400}, {"GET", "spending?since=x", "", 400}, {"GET", "spending?since=1", "", 200}, {"GET", "allow", "", 405}, {"POST", "allowed", "{}", 405},
 		{"POST", "adopt", ``, 400}, {"POST", "adopt", `{}`, 400}, {"POST", "adopt", string(pairing) + "x", 400}, {"POST", "adopt", strings.Replace(string(pairing), "https", "", 1)[1:], 400},
 		{"POST", "pause", `{"name":"` + strings.Repeat("n", 4<<20-10) + `"}`, 400}, {"POST", "adopt", string(pairing) + strings.Repeat(" ", 4<<20+1-len(pairing)), 400}, // one byte too many
 		{"GET", "pause", "", 405}, {"POST", "status", `{}`, 405}, {"DELETE", "forget", "", 405}, {"GET", "adopt", "", 405}, {"PUT", "name", `{"name":"n"}`, 405},

@@ -100,6 +100,9 @@ type Line struct {
 	OutputUnits int `json:"outputUnits,omitzero"`
 	// Detail is a code or the name of a refusal.
 	Detail string `json:"detail,omitzero"`
+	// Reason is what a refusal says beside its name, as the numbers of a limit. It is
+	// the owner's.
+	Reason string `json:"reason,omitzero"`
 }
 
 // SetPrompt sets the prompt of a line, and leaves the text out where it is not to
