@@ -31,7 +31,7 @@ func TestProgramsDieWithTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := exec.Command(self)
-	agent.Env = []string{"PATH=" + f.dir, "HOME=" + f.home, agentEnv + "=" + f.scratch}
+	agent.Env = append(os.Environ(), "PATH="+f.dir, "HOME="+f.home, agentEnv+"="+f.scratch)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func fakeMain(name string) int {
 	}
 	linger := func() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute) // longer than any test waits
 	}
 	// leave starts a process that stays when this one goes, with its pipes open.
 	leave := func(attr *syscall.SysProcAttr, env []string) {

@@ -129,7 +129,7 @@ func gone(t *testing.T, pid int) {
 	if pid <= 1 {
 		t.Fatalf("process %d", pid)
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			return
