@@ -233,7 +233,7 @@ type Usage struct {
 // Run runs one job. The system text goes first in its own role, then the prompt
 // or the turns. An empty answer is an answer. Where an answer holds our API key as
 // it is, "(API key)" stands in its place: a server that echoes it sends it no
-// further. Keys of fewer than 8 bytes are no secrets and stay.
+// further. Keys of fewer than 16 bytes are no secrets and stay.
 func (b *HTTP) Run(ctx context.Context, r Request) Result {
 	start := b.now()
 	c, err := b.complete(ctx, r)

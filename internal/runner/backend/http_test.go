@@ -243,7 +243,9 @@ func TestHostileServers(t *testing.T) {
 		"the deepest value":       {text(`{"x":` + strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1) + `,"choices":[{"message":{"content":"x"}}]}`), ai.Answer{Text: "x"}},
 		"brackets in a text":      {text(`{"choices":[{"message":{"content":"` + strings.Repeat(`[{\"`, 200) + `"}}]}`), ai.Answer{Text: strings.Repeat(`[{"`, 200)}},
 		"no text at all":          {text(`{"choices":[{"message":{"content":""}}]}`), ai.Answer{}},
-		"the key as its answer":   {text(`{"choices":[{"message":{"content":"` + canary + `"}}]}`), ai.Answer{Text: canary}}, // it is the site's own business what it asks
+		"the key as its answer":   {text(`{"choices":[{"message":{"content":"` + canary + `"}}]}`), ai.Answer{Text: "(API key)"}},
+		"the key in its answer":   {text(`{"choices":[{"message":{"content":"a ` + canary + canary + ` b ` + canary[1:] + `"}}]}`), ai.Answer{Text: "a (API key)(API key) b " + canary[1:]}},
+		"the key, spelled out":    {text(`{"choices":[{"message":{"content":"\u0073` + canary[1:] + `"}}]}`), ai.Answer{Text: "(API key)"}},
 		"another choice":          {text(`{"choices":[{"message":{"content":"x"}},{"message":{"content":"y"}},7,[]]}`), ai.Answer{Text: "x"}},
 		"twice, then none":        {text(`{"choices":[{"message":{"content":"x"}}],"choices":null}`), unread},
 		"twice":                   {text(`{"choices":[{"message":{"content":"x"}}],"choices":[{"message":{"content":"y"}}]}`), ai.Answer{Text: "y"}},
@@ -255,8 +257,13 @@ func TestHostileServers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := raw(t, c.answer)
-			if got := ask(b).Outcome; got != c.want {
-				t.Errorf("%+v, want %+v", got, c.want)
+			got := ask(b)
+			if got.Outcome != c.want {
+				t.Errorf("%+v, want %+v", got.Outcome, c.want)
+			}
+			// The owner is told the kind behind a failure, and nothing beside an answer.
+			if f, ok := c.want.(ai.Failure); ok != (got.Kind != nil) || ok && got.Kind.Meaning() != f.Message {
+				t.Errorf("the kind is %v", got.Kind)
 			}
 			_, err := b.Models(t.Context())
 			silent(t, err, b.Probe(t.Context(), "m"))
@@ -692,6 +699,33 @@ func TestKeyIsSilent(t *testing.T) {
 
 // TestSystemNetwork holds that without a network of the caller's the system's
 // is used.
+// TestShortKeysStay holds from which length a key is taken out of an answer, and
+// that a list's ids go by the same rule.
+func TestShortKeysStay(t *testing.T) {
+	for key, want := range map[string]string{
+		"ollama":           "an ollama key",
+		"123456789012345":  "an 123456789012345 key",
+		"1234567890123456": "an (API key) key",
+		"":                 "an  key",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, `{"data":[{"id":"a-`+key+`"},{"id":"m"}],"choices":[{"message":{"content":"an `+key+` key"}}]}`)
+		}))
+		b := openAt(t, Config{ID: "ollama", BaseURL: s.URL, Key: NewKey(key)})
+		if got := ask(b).Outcome; got != (ai.Answer{Text: want}) {
+			t.Errorf("%s: %+v", key, got)
+		}
+		models := []string{"a-" + key, "m"}
+		if strings.Contains(want, "(") {
+			models = models[1:]
+		}
+		if got, err := b.Models(t.Context()); err != nil || !slices.Equal(got, models) {
+			t.Errorf("%s: %q, %v", key, got, err)
+		}
+		s.Close()
+	}
+}
+
 func TestSystemNetwork(t *testing.T) {
 	b := open(t, wirebackend.Generic, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[{"id":"m"}]`) })
 	b = openAt(t, Config{ID: wirebackend.Generic, BaseURL: strings.Replace(b.BaseURL(), "127.0.0.1", "localhost", 1)})

@@ -46,9 +46,10 @@ func (k Key) valid() bool {
 }
 
 // shortestSecret is the length in bytes from which a key is looked for in what a
-// server says. Shorter ones are words that servers without keys are given, and
-// would be found in answers by chance.
-const shortestSecret = 8
+// server says. Shorter ones are words that servers without keys are given: they
+// would be found by chance, and a site that has a list of words repeated would
+// see by the gap which one it is.
+const shortestSecret = 16
 
 // within reports whether a text holds the key.
 func (k Key) within(s string) bool {

@@ -19,9 +19,9 @@ var (
 	scratchNamesWindows = []string{"TMPDIR", "TEMP", "TMP"}
 )
 
-// environment is what every run of a program gets, without the scratch folder,
-// and the folders of its PATH and its home. Folders that are not absolute are
-// left out of the PATH: they would be looked for in the scratch folder.
+// environment is what every run of a program gets but its PATH and the scratch
+// folder, and the folders of the PATH and the home. Folders that are not absolute
+// are left out: they would be looked for in the scratch folder.
 func environment(lookup func(string) (string, bool), system string) (env, dirs []string, home string) {
 	path, _ := lookup("PATH")
 	for _, dir := range filepath.SplitList(path) {
@@ -29,7 +29,7 @@ func environment(lookup func(string) (string, bool), system string) (env, dirs [
 			dirs = append(dirs, dir)
 		}
 	}
-	env = []string{"PATH=" + strings.Join(dirs, string(filepath.ListSeparator)), "CI=1"}
+	env = []string{"CI=1"}
 	names := passed
 	home = "HOME"
 	if system == "windows" {
@@ -46,6 +46,13 @@ func environment(lookup func(string) (string, bool), system string) (env, dirs [
 		home = ""
 	}
 	return env, dirs, home
+}
+
+// pathOf is the PATH that a program gets: folders in which every user can put
+// programs are left out.
+func pathOf(dirs []string) string {
+	dirs = slices.DeleteFunc(slices.Clone(dirs), openToAll)
+	return "PATH=" + strings.Join(dirs, string(filepath.ListSeparator))
 }
 
 // withScratch adds the run's own folder.

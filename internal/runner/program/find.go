@@ -1,6 +1,7 @@
 package program
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +26,8 @@ func find(name string, dirs []string) (command, error) {
 // hundred.
 const maxShim = 16 << 10
 
-// readFile is a file's beginning, and whether there is a regular file.
+// readFile is a file's beginning, and whether there is a regular file that can
+// be read.
 func readFile(path string) ([]byte, bool) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -36,7 +38,6 @@ func readFile(path string) ([]byte, bool) {
 		return nil, false
 	}
 	defer f.Close()
-	text := make([]byte, min(info.Size(), maxShim))
-	n, _ := f.Read(text)
-	return text[:n], true
+	text, err := io.ReadAll(io.LimitReader(f, maxShim))
+	return text, err == nil
 }

@@ -32,6 +32,9 @@ type group struct {
 // launch starts the program and stays on its thread until it is reaped: the
 // kernel takes the end of the thread that started a process for its parent's.
 func launch(cmd *exec.Cmd) (*group, error) {
+	if err := closeOnStart(); err != nil {
+		return nil, err
+	}
 	g := &group{exited: make(chan struct{}), reap: make(chan struct{}), code: make(chan int, 1)}
 	started := make(chan error)
 	go func() {

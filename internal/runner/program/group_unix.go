@@ -18,6 +18,9 @@ type group struct {
 }
 
 func launch(cmd *exec.Cmd) (*group, error) {
+	if err := closeOnStart(); err != nil {
+		return nil, err
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

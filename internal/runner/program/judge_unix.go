@@ -39,3 +39,9 @@ func (c command) judge() error {
 	}
 	return nil
 }
+
+// openToAll reports whether every user may make files in a folder.
+func openToAll(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode()&0o002 != 0
+}

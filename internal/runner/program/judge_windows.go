@@ -11,3 +11,5 @@ func (c command) judge() error {
 	}
 	return nil
 }
+
+func openToAll(string) bool { return false }

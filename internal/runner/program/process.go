@@ -216,12 +216,30 @@ func (k *keeper) Write(b []byte) (int, error) {
 // needs is what walls must let through.
 func (p *Program) needs(scratch string) Needs {
 	n := Needs{Read: p.below(p.tool.settings), Write: append([]string{scratch}, p.below(p.tool.login)...)}
-	for _, path := range append([]string{p.command.path}, p.command.args...) {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			n.Run = append(n.Run, filepath.Dir(real))
+	files := append([]string{p.command.path}, p.command.args...)
+	for i := 0; i < len(files); i++ {
+		real, err := filepath.EvalSymlinks(files[i])
+		if err != nil {
+			continue
+		}
+		n.Run = append(n.Run, installed(real))
+		if ext := filepath.Ext(real); i == 0 && (ext == ".js" || ext == ".cjs" || ext == ".mjs") {
+			if node, err := find("node", p.dirs); err == nil {
+				files = append(files, node.path)
+			}
 		}
 	}
 	return n
+}
+
+// installed is the folder with all of a program: the one that it is in, or the
+// one that its package manager keeps it and what it depends on in.
+func installed(file string) string {
+	modules := string(filepath.Separator) + "node_modules"
+	if before, _, ok := strings.Cut(file, modules+string(filepath.Separator)); ok {
+		return before + modules
+	}
+	return filepath.Dir(file)
 }
 
 // removeAll removes a run's folder, also one whose parts the program closed.

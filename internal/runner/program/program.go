@@ -64,7 +64,7 @@ type Config struct {
 type Needs struct {
 	// Read has the program's settings.
 	Read []string
-	// Run is where the program is installed, and its interpreter if it has one.
+	// Run is where the program is installed, and its interpreter if it is a script.
 	Run []string
 	// Write has the scratch folder first, then the login that the program renews.
 	Write []string
@@ -76,6 +76,7 @@ type Program struct {
 	tool    tool
 	command command
 	env     []string
+	dirs    []string
 	home    string
 	scratch string
 	silence time.Duration
@@ -135,11 +136,10 @@ func Open(c Config) (*Program, error) {
 	if p.now == nil {
 		p.now = time.Now
 	}
-	var dirs []string
-	p.env, dirs, p.home = environment(c.Env, runtime.GOOS)
-	p.env = append(p.env, t.env...)
+	p.env, p.dirs, p.home = environment(c.Env, runtime.GOOS)
+	p.env = append(append(p.env, pathOf(p.dirs)), t.env...)
 	var err error
-	if p.command, err = find(t.name, dirs); err != nil {
+	if p.command, err = find(t.name, p.dirs); err != nil {
 		return nil, err
 	}
 	return p, nil

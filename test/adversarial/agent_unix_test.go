@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package adversarial
+
+func agentMain() int { return 1 }
