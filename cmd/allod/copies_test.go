@@ -40,10 +40,16 @@ func TestCopiedFolder(t *testing.T) {
 	stopped()
 	for _, x := range both {
 		x.end()
+		x.errs = &programs.Transcript{}
 		x.run()
 		until(t, "the agent runs again", func() bool { return x.status()["running"] == true })
 	}
 	stopped()
+	for _, x := range both {
+		if strings.Contains(x.errs.String(), "working") {
+			t.Errorf("it began again by itself:\n%s", x.errs)
+		}
+	}
 	s.ask("j", "for one of them")
 	a.pair(s, s.url)
 	if job := s.answer("j"); job["state"] != "ok" || job["attempts"] != 1.0 {

@@ -56,7 +56,7 @@ func TestInstance(t *testing.T) {
 				}
 			}
 			// Pairing is not signed, and says nothing.
-			if err := second(cl.PairPoll(t.Context(), ai.PairPollRequest{DeviceCode: "c"})); errors.Is(err, client.ErrTwoAgents) {
+			if err := second(cl.PairPoll(t.Context(), ai.PairPollRequest{DeviceCode: ai.DeviceCode(strings.Repeat("c", 43))})); errors.Is(err, client.ErrTwoAgents) {
 				t.Errorf("a pairing: %v", err)
 			}
 			said := ""
