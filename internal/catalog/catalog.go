@@ -25,6 +25,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/service"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
@@ -67,6 +68,7 @@ func All() []refusal.Registry {
 		outbox.Kinds,
 		ingress.Kinds,
 		control.Kinds,
+		service.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,

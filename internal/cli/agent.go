@@ -78,7 +78,8 @@ and keeps a log of everything that ran. Its folder is ALLOD_HOME, or allod in yo
 configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
-		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env))
+		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
+		newAgentInstall(env), newAgentStart(env), newAgentStop(env), newAgentUninstall(env), newAgentService(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {
@@ -352,7 +353,7 @@ func newAgentStatus(env Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return print(cmd, env, s, func(w io.Writer) error { return writeStatus(w, s) })
+				return printStatus(cmd, env, s)
 			})
 		},
 	})

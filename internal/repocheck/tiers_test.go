@@ -50,6 +50,7 @@ var places = []struct {
 	{"internal/ingress/...", party},
 	{"internal/gateway/...", party},
 	{"internal/console/...", party},
+	{"internal/service", party},
 
 	{"internal/compose/...", assembly},
 	{"internal/catalog", assembly},
