@@ -243,6 +243,10 @@ func TestService(t *testing.T) {
 	m.must(0, "Nothing was changed", "agent", "install")
 	m.must(0, "The service: installed, not running", "agent", "status")
 	m.must(0, "It did not run", "agent", "stop")
+	// The doctor stands where the service does, and not in this terminal.
+	if out := m.must(1, "As the service would", "doctor", "--hold", "0s"); !strings.Contains(out, "api-key-unset") {
+		t.Errorf("the doctor has a key that the service has not: %s", out)
+	}
 
 	// It runs from a folder that its manager could misread, with what the owner's
 	// file gives it.
@@ -255,6 +259,9 @@ func TestService(t *testing.T) {
 	m.must(0, "The service: running", "agent", "status")
 	if out := m.must(0, "mine: ", "agent", "status"); strings.Contains(out, "api-key-unset") {
 		t.Errorf("the key did not arrive: %s", out)
+	}
+	if out := m.must(1, "It runs as a service", "doctor", "--hold", "0s"); strings.Contains(out, "api-key-unset") || !strings.Contains(out, "backend-unreachable") {
+		t.Errorf("the doctor has not the key that the service has: %s", out)
 	}
 	pid, err := strconv.Atoi(m.property("MainPID"))
 	if err != nil {

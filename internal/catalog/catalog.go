@@ -12,6 +12,7 @@ import (
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/doctor"
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
@@ -69,6 +70,7 @@ func All() []refusal.Registry {
 		ingress.Kinds,
 		control.Kinds,
 		service.Kinds,
+		doctor.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allodhq/allod/internal/doctor"
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/service"
@@ -26,6 +27,15 @@ func TestServiceLinesStayLines(t *testing.T) {
 		},
 		"the log": func(w io.Writer, text string) error {
 			return writeServiceStatus(w, serviceReport{Status: service.Status{State: service.Stopped, Log: "/x" + text}}, true, "/home")
+		},
+		"what a probe is about": func(w io.Writer, text string) error {
+			return writeDoctor(w, doctorReport{Probes: []doctor.Probe{{About: "x" + text, Name: "n", State: doctor.OK, Tried: "t", Came: "c"}}})
+		},
+		"what was tried": func(w io.Writer, text string) error {
+			return writeDoctor(w, doctorReport{Probes: []doctor.Probe{{About: "a", Name: "n", State: doctor.Failed, Tried: text, Came: "c", Do: "d"}}})
+		},
+		"what came": func(w io.Writer, text string) error {
+			return writeDoctor(w, doctorReport{Probes: []doctor.Probe{{About: "a", Name: "n", State: doctor.Failed, Tried: "t", Came: text, Do: "d"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) { mustNotForge(t, write) })

@@ -104,14 +104,14 @@ func New() (*Manager, error) {
 	if err != nil {
 		return nil, ErrSystem.Because(err)
 	}
-	m := &Manager{root: os.Geteuid() == 0, judge: CheckProgram, answers: answers}
+	m := &Manager{root: os.Geteuid() == 0, judge: CheckProgram, answers: Answers}
 	switch runtime.GOOS {
 	case "linux":
 		m.platform = systemd{run: execute, units: filepath.Join(config, "systemd", "user"), user: u.Username}
 	case "darwin":
 		m.platform = launchd{run: execute, agents: filepath.Join(u.HomeDir, "Library", "LaunchAgents"), uid: os.Getuid()}
 	case "windows":
-		m.platform = tasks{run: execute, folder: filepath.Join(config, "allod-service"), account: u.Username, answers: answers}
+		m.platform = tasks{run: execute, folder: filepath.Join(config, "allod-service"), account: u.Username, answers: Answers}
 	default:
 		return nil, ErrSystem
 	}
@@ -149,8 +149,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// answers asks an agent for a sign of life.
-func answers(ctx context.Context, home string) bool {
+// Answers reports whether an agent answers on the admin socket of its folder.
+func Answers(ctx context.Context, home string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/health", nil)
