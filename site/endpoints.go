@@ -217,7 +217,8 @@ func (h *handler) heartbeat(c *call) ([]byte, error) {
 		return nil, err
 	}
 	return c.codec.HeartbeatResponse.Write(ai.HeartbeatResponse{
-		Sites: h.sites, Cancel: list(out.Cancel), Lost: list(out.Lost), ServerTime: h.c.now(), AwaitingConsent: []ai.KeyID{},
+		Sites: h.sites, Successions: h.successions, Cancel: list(out.Cancel), Lost: list(out.Lost), ServerTime: h.c.now(),
+		AwaitingConsent: []ai.KeyID{},
 	})
 }
 

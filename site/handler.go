@@ -36,6 +36,9 @@ type handler struct {
 	// sites are the site's keys as devices pin them: all of the ring, so that a
 	// device knows a new key before the old one goes.
 	sites map[ai.KeyID]ai.PublicIdentity
+	// successions say how the current key came after the others, so that a device
+	// that knows one of them need not ask its owner. It is nil where there is one key.
+	successions map[ai.KeyID]ai.SiteSuccession
 }
 
 // route is one endpoint.
@@ -67,6 +70,9 @@ func newHandler(c *core) http.Handler {
 	}
 	for id, k := range c.vault.all {
 		h.sites[id] = ai.PublicIdentityOf(k.Identity())
+	}
+	if len(c.vault.succeeds) > 0 {
+		h.successions = map[ai.KeyID]ai.SiteSuccession{c.vault.id: {Succeeds: c.vault.succeeds}}
 	}
 	// A key that nobody has: the public half of a made-up private one.
 	if made, err := key.NewSigning(c.Rand); err == nil {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/allodhq/allod/wire/ai/match"
 	"github.com/allodhq/allod/wire/ai/protocol"
 	"github.com/allodhq/allod/wire/ai/signing"
+	"github.com/allodhq/allod/wire/ai/succession"
 )
 
 // TestLane carries one question from the app to the device and its answer back,
@@ -41,7 +43,7 @@ func TestLane(t *testing.T) {
 	if got := p.question(stub, g, h.keys[0].Identity()); got != question {
 		t.Errorf("the device reads %q", got)
 	}
-	if beat := p.beat(g); len(beat.Lost)+len(beat.Cancel) > 0 || len(beat.Sites) != 1 {
+	if beat := p.beat(g); len(beat.Lost)+len(beat.Cancel) > 0 || len(beat.Sites) != 1 || beat.Successions != nil {
 		t.Errorf("heartbeat %+v", beat)
 	}
 	if r := p.result(g, ai.Answer{Text: answer}); !r.Accepted || r.State != "ok" {
@@ -826,6 +828,57 @@ func TestKeyRing(t *testing.T) {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 }
+
+// TestSuccessions: each key names the one before it in the list, whatever it has
+// twice, and of very many the oldest are left out. A version without the word is
+// told of the keys alone.
+func TestSuccessions(t *testing.T) {
+	h := newHouse(t)
+	p := paired(h, "alice")
+	var keys []key.SiteKeys
+	for range ai.MaxSuccessions + 3 {
+		keys = append(keys, siteKeys(t))
+	}
+	open := func(list ...key.SiteKeys) ai.HeartbeatResponse {
+		t.Helper()
+		h.close()
+		h.keys = list
+		h.open()
+		return p.beat()
+	}
+	a, b, c := keys[0], keys[1], keys[2]
+	if beat := open(b, a); codec.Version == "0" {
+		if beat.Successions != nil || len(beat.Sites) != 2 {
+			t.Errorf("%+v", beat)
+		}
+		return
+	} else if s := beat.Successions[idOf(b)]; len(beat.Successions) != 1 || s.RetiringUntil != 0 {
+		t.Errorf("%+v", beat.Successions)
+	}
+	for name, list := range map[string][]key.SiteKeys{"three keys": {c, b, a}, "twice": {c, b, c, b, a, a}} {
+		said := open(list...).Successions[idOf(c)].Succeeds
+		var ids []ai.KeyID
+		path, err := succession.Walk(c.Identity().Fingerprint(), said, func(f key.Fingerprint) bool {
+			ids = append(ids, ai.KeyID(f.String()))
+			return f == a.Identity().Fingerprint()
+		})
+		if err != nil || len(path) != 3 || len(said) != 2 || !slices.Equal(ids, []ai.KeyID{idOf(b), idOf(a)}) {
+			t.Errorf("%s: %v, %v, %v", name, ids, path, err)
+		}
+	}
+	beat := open(keys...)
+	path, err := succession.Walk(a.Identity().Fingerprint(), beat.Successions[idOf(a)].Succeeds, func(f key.Fingerprint) bool {
+		return f == keys[ai.MaxSuccessions].Identity().Fingerprint()
+	})
+	if err != nil || len(path) != ai.MaxSuccessions+1 || len(beat.Sites) != len(keys) {
+		t.Errorf("%d of %d keys, %v", len(path), len(beat.Sites), err)
+	}
+	if again := p.beat(); !reflect.DeepEqual(again.Successions, beat.Successions) {
+		t.Error("it is signed anew for each heartbeat")
+	}
+}
+
+func idOf(k key.SiteKeys) ai.KeyID { return ai.KeyID(k.Identity().Fingerprint().String()) }
 
 func TestLimits(t *testing.T) {
 	h := newHouse(t, func(c *site.Config) { c.NoLimits = false })

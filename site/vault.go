@@ -3,12 +3,14 @@ package site
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/envelope"
 	"github.com/allodhq/allod/wire/ai/protocol"
+	"github.com/allodhq/allod/wire/ai/succession"
 )
 
 // ErrSealed refuses material that none of the site's keys opens.
@@ -22,7 +24,10 @@ type vault struct {
 	current key.SiteKeys
 	id      ai.KeyID // of current, as stubs and envelopes of this site carry it
 	all     map[ai.KeyID]key.SiteKeys
-	rand    io.Reader
+	// succeeds are the keys before the current one, the oldest first, each with its
+	// word for the next.
+	succeeds []ai.Succession
+	rand     io.Reader
 }
 
 func openVault(ctx context.Context, c Config) (vault, error) {
@@ -30,8 +35,34 @@ func openVault(ctx context.Context, c Config) (vault, error) {
 	for _, k := range c.Keys {
 		v.all[idOf(k.Identity().Fingerprint())] = k
 	}
-	err := c.Store.Keys().Use(ctx, v.current.Identity(), ai.MillisOf(c.Clock()))
+	var err error
+	if v.succeeds, err = successions(c.Keys); err != nil {
+		return vault{}, err
+	}
+	err = c.Store.Keys().Use(ctx, v.current.Identity(), ai.MillisOf(c.Clock()))
 	return v, err
+}
+
+// successions has each of the keys behind the first sign that the one before it in
+// the list comes after it. Of more than [ai.MaxSuccessions] the oldest are left
+// out; a key that stands twice counts where it stands first.
+func successions(keys []key.SiteKeys) (chain []ai.Succession, err error) {
+	next := keys[0].Identity().Fingerprint()
+	seen := map[key.Fingerprint]bool{next: true}
+	for _, k := range keys[1:] {
+		id := k.Identity().Fingerprint()
+		if seen[id] || len(chain) == ai.MaxSuccessions {
+			continue
+		}
+		signature, err := k.Signer().Sign(succession.Statement(id, next))
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, ai.Succession{Identity: ai.PublicIdentityOf(k.Identity()), Signature: signature.String()})
+		seen[id], next = true, id
+	}
+	slices.Reverse(chain)
+	return chain, nil
 }
 
 func idOf(f key.Fingerprint) ai.KeyID { return ai.KeyID(f.String()) }

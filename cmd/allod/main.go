@@ -9,12 +9,16 @@ import (
 	"syscall"
 
 	"github.com/allodhq/allod/internal/cli"
+	"github.com/allodhq/allod/internal/runner/confine"
 )
 
 // version is set when a release is built.
 var version = "dev"
 
-func main() { os.Exit(run()) }
+func main() {
+	confine.Main()
+	os.Exit(run())
+}
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -50,14 +50,19 @@ func newUserManager(t *testing.T) *userManager {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	groups := controlGroups(t)
 	m := &userManager{t: t, dir: dir, program: filepath.Join(dir, "a b %h $x", "allod"), said: &programs.Transcript{}}
-	for _, sub := range []string{"run", "home", "agent", "a b %h $x"} {
+	for _, sub := range []string{"run", "home", "agent", "bin", "a b %h $x"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	copyProgram(t, m.program)
 	m.write("agent/pairings.json", `{"version":1,"pairings":[{"server":"https://site.invalid","runnerId":"r","owner":"alice","sites":{},"pairedAt":1}]}`)
-	m.write("agent/config.json", `{"agent": {"backends": {"mine": {"backend": "openai-http", "baseUrl": "http://127.0.0.1:9/v1", "apiKeyEnv": "CANARY_API_KEY"}}}}`)
+	m.write("agent/config.json", `{"agent": {"backends": {"mine": {"backend": "openai-http", "baseUrl": "http://127.0.0.1:9/v1", "apiKeyEnv": "CANARY_API_KEY"},
+		"own": {"backend": "claude-cli"}}}}`)
+	m.write("bin/claude", "#!/bin/sh\necho '2.1.200 (Claude Code)'\n")
+	if err := os.Chmod(filepath.Join(dir, "bin", "claude"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.CommandContext(t.Context(), "chown", "-R", strconv.Itoa(nobody)+":"+strconv.Itoa(nobody), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -172,11 +177,14 @@ func (m *userManager) write(name, text string) {
 	}
 }
 
+// path is the user's PATH, with a folder of the user's own.
+func (m *userManager) path() string { return filepath.Join(m.dir, "bin") + ":/usr/bin:/bin" }
+
 // as are the words that run a command as the user, with the user's environment.
 func (m *userManager) as(words ...string) []string {
 	id := strconv.Itoa(nobody)
 	return append([]string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "env", "-i",
-		"HOME=" + filepath.Join(m.dir, "home"), "XDG_RUNTIME_DIR=" + filepath.Join(m.dir, "run"), "PATH=/usr/bin:/bin"}, words...)
+		"HOME=" + filepath.Join(m.dir, "home"), "XDG_RUNTIME_DIR=" + filepath.Join(m.dir, "run"), "PATH=" + m.path()}, words...)
 }
 
 func (m *userManager) command(words ...string) *exec.Cmd {
@@ -260,15 +268,15 @@ func TestService(t *testing.T) {
 	if out := m.must(0, "mine: ", "agent", "status"); strings.Contains(out, "api-key-unset") {
 		t.Errorf("the key did not arrive: %s", out)
 	}
-	if out := m.must(1, "It runs as a service", "doctor", "--hold", "0s"); strings.Contains(out, "api-key-unset") || !strings.Contains(out, "backend-unreachable") {
-		t.Errorf("the doctor has not the key that the service has: %s", out)
+	if out := m.must(1, "It runs as a service", "doctor", "--hold", "0s"); strings.Contains(out, "api-key-unset") || !strings.Contains(out, "backend-unreachable") || !strings.Contains(out, "It is 2.1.200 at "+filepath.Join(m.dir, "bin", "claude")) {
+		t.Errorf("the doctor has not the key and the PATH that the service has: %s", out)
 	}
 	pid, err := strconv.Atoi(m.property("MainPID"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	want := strings.Join([]string{m.program, "agent", "service", "--home", filepath.Join(m.dir, "agent"), "--path", "/usr/bin:/bin"}, "\x00") + "\x00"
+	want := strings.Join([]string{m.program, "agent", "service", "--home", filepath.Join(m.dir, "agent"), "--path", m.path()}, "\x00") + "\x00"
 	if err != nil || string(words) != want {
 		t.Errorf("it was started by %q, %v, want %q", words, err, want)
 	}

@@ -18,14 +18,18 @@ import (
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/allowlist"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/confine"
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/internal/service"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
@@ -64,11 +68,15 @@ func All() []refusal.Registry {
 		lane.Kinds,
 		client.Kinds,
 		modelserver.Kinds,
+		program.Kinds,
 		settings.Kinds,
+		sharing.Kinds,
+		allowlist.Kinds,
 		home.Kinds,
 		outbox.Kinds,
 		ingress.Kinds,
 		control.Kinds,
+		confine.Kinds,
 		service.Kinds,
 		doctor.Kinds,
 		datadir.Kinds,

@@ -43,9 +43,11 @@ func (f *agentFlags) agentConfig(env Env, log *slog.Logger) (runner.Config, erro
 	}
 	path := f.config
 	if path == "" {
-		if path = filepath.Join(c.Home, home.ConfigFile); !exists(path) {
-			return c, nil
-		}
+		path = filepath.Join(c.Home, home.ConfigFile)
+	}
+	c.Save = saveTerms(path)
+	if f.config == "" && !exists(path) {
+		return c, nil
 	}
 	m, err := readMachine(path)
 	if err != nil || m.Agent == nil {
@@ -79,6 +81,7 @@ configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
+		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSites(env), newAgentApprove(env),
 		newAgentInstall(env), newAgentStart(env), newAgentStop(env), newAgentUninstall(env), newAgentService(env))
 }
 
@@ -387,8 +390,16 @@ func writeStatus(w io.Writer, s runner.Status) error {
 			fmt.Fprintf(&b, ", protocol version %s", word(r.Protocol))
 		}
 		fmt.Fprintf(&b, "\n  %d running, %d results to hand in\n", r.JobsRunning, r.ResultsKept)
+		details := map[string]runner.SiteStatus{}
+		for _, s := range r.SiteDetails {
+			details[string(s.Fingerprint)] = s
+		}
 		for _, id := range r.Sites {
-			fmt.Fprintf(&b, "  site %s\n", word(id))
+			fmt.Fprintf(&b, "  site %s", word(id))
+			if s := details[id]; s.Succeeds != "" {
+				fmt.Fprintf(&b, ", succeeds %s since %s", word(string(s.Succeeds)), day(s.ApprovedAt))
+			}
+			b.WriteString("\n")
 		}
 	}
 	if len(s.Backends) > 0 {
@@ -419,7 +430,7 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 			fmt.Fprintf(b, ", model %s", word(r.Model))
 		}
 		if r.BaseURL != "" {
-			fmt.Fprintf(b, "\n  %s at %s, %s", r.ID, r.BaseURL, r.Cost)
+			fmt.Fprintf(b, "\n  %s at %s, %s, %s", r.ID, r.BaseURL, r.Cost, offered(r))
 		}
 		for i, k := range r.Kinds {
 			if i == 0 {

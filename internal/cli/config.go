@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -557,15 +558,32 @@ type agentMeaning struct {
 	Backends map[string]agentBackend `json:"backends,omitzero"`
 	Routes   map[ai.Kind]agentRoute  `json:"routes,omitempty"`
 	// Concurrency is how many jobs run at once.
-	Concurrency int          `json:"concurrency"`
-	Limits      agentLimits  `json:"limits"`
-	Ingress     agentIngress `json:"ingress"`
+	Concurrency int            `json:"concurrency"`
+	Limits      agentLimits    `json:"limits"`
+	Ingress     agentIngress   `json:"ingress"`
+	Community   agentCommunity `json:"community"`
 }
 
 type agentBackend struct {
-	ID      backend.ID `json:"backend"`
-	BaseURL string     `json:"baseUrl,omitzero"`
-	KeyEnv  string     `json:"apiKeyEnv,omitzero"`
+	ID      backend.ID    `json:"backend"`
+	BaseURL string        `json:"baseUrl,omitzero"`
+	KeyEnv  string        `json:"apiKeyEnv,omitzero"`
+	Offer   ai.OfferScope `json:"offer"`
+	Spend   *agentSpend   `json:"spend,omitzero"`
+}
+
+type agentSpend struct {
+	Acknowledged bool  `json:"acknowledged"`
+	Ceiling      int64 `json:"dailyCapCents,omitzero"`
+	Price        int64 `json:"centsPerMillionTokens,omitzero"`
+}
+
+type agentCommunity struct {
+	PerHour    int   `json:"maxJobsPerHour"`
+	PerDay     int   `json:"maxJobsPerDay"`
+	MaxTime    int64 `json:"maxWallClockMs"`
+	MaxOutput  int   `json:"maxOutputBytes"`
+	MaxPayload int   `json:"maxPayloadChars"`
 }
 
 type agentRoute struct {
@@ -583,18 +601,28 @@ type agentIngress struct {
 }
 
 func meaningOf(s settings.Settings) *agentMeaning {
+	c := s.Community
 	m := &agentMeaning{
 		Routes: map[ai.Kind]agentRoute{}, Concurrency: s.Concurrency,
 		Limits: agentLimits{s.MaxTime.Milliseconds(), s.MaxOutput}, Ingress: agentIngress{s.KeepPrompts},
+		Community: agentCommunity{c.JobsPerHour, c.JobsPerDay, c.MaxTime.Milliseconds(), c.MaxOutput, c.MaxPayload},
 	}
 	if s.Backends != nil {
 		m.Backends = map[string]agentBackend{}
 	}
 	for name, b := range s.Backends {
-		m.Backends[name] = agentBackend(b)
+		m.Backends[name] = backendMeaning(b)
 	}
 	for kind, r := range s.Routes {
 		m.Routes[kind] = agentRoute(r)
 	}
 	return m
+}
+
+func backendMeaning(b settings.Backend) agentBackend {
+	row := agentBackend{ID: b.ID, BaseURL: b.BaseURL, KeyEnv: b.KeyEnv, Offer: cmp.Or(b.Terms.Scope, ai.OfferSelf)}
+	if t := b.Terms; t.Acknowledged || t.Ceiling > 0 || t.Price > 0 {
+		row.Spend = &agentSpend{t.Acknowledged, t.Ceiling, t.Price}
+	}
+	return row
 }

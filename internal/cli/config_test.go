@@ -599,7 +599,7 @@ func TestAgentSection(t *testing.T) {
 		`{"agent":{}}`,
 		`{"site":{"data":"d"},"agent":{"concurrency":3,"limits":{"maxWallClockMs":1000,"maxOutputBytes":5},"ingress":{"keepSelfPrompts":false}}}`,
 		`{"agent":{"backends":{}}}`,
-		`{"agent":{"backends":{"b":{"backend":"ollama","baseUrl":"http://127.0.0.1:1"},"a":{"backend":"openai","apiKeyEnv":"KEY"}},"routes":{"llm.chat":{"backend":"b","model":"m"},"llm.generate":{"backend":"a","model":"n"}}}}`,
+		`{"agent":{"backends":{"b":{"backend":"ollama","baseUrl":"http://127.0.0.1:1"},"a":{"backend":"openai","apiKeyEnv":"KEY","offer":"named","spend":{"acknowledged":true,"dailyCapCents":7}}},"community":{"maxJobsPerDay":3},"routes":{"llm.chat":{"backend":"b","model":"m"},"llm.generate":{"backend":"a","model":"n"}}}}`,
 	} {
 		code, out, errs := check(text)
 		var r struct{ Means json.RawMessage }
@@ -630,7 +630,7 @@ func TestAgentSection(t *testing.T) {
 	}{
 		`{"agent":{"concurrency":0}}`: {2, "agent.concurrency", "config-member"},
 		`{"agent":{"canary":0}}`:      {2, "agent", "config-member"},
-		`{"agent":{"backends":{"x":{"backend":"ollama","offer":"public"}}}}`:              {7, "agent.backends[0]", "sharing-not-built"},
+		`{"agent":{"backends":{"x":{"backend":"openai","offer":"public"}}}}`:              {3, "agent.backends[0]", "metered-no-spend-consent"},
 		`{"agent":{"routes":{"llm.chat":{"backend":"canary","model":"m"}}}}`:              {2, "agent", "route-unknown"},
 		`{"agent":{"routes":{"llm.chat":{"backend":"b","model":1}}},"site":{"data":"d"}}`: {2, "agent.routes.llm.chat.model", "config-member"},
 	} {

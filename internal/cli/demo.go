@@ -28,7 +28,7 @@ func newDemo(env Env) *cobra.Command {
 		Short: "Carry one question from an app to a model on this machine, sealed, and its answer back",
 		Long: `Opens a site and an agent on this machine, each with its own folder and keys, pairs
 them over loopback, asks one question and shows the answer, how long each step took,
-and what the site has stored. The model is the first local model server that
+and what the site has stored. A stranger asks too, and is refused. The model is the first local model server that
 answers; without one a stand-in answers, and says that it is no model. Everything is
 removed at the end.`,
 		Example: "  allod demo --prompt \"Why is the sky blue?\"",
@@ -82,6 +82,8 @@ func writeDemo(w io.Writer, d compose.Demo) error {
 	if p := d.Provenance; p != nil {
 		part("The app knows who answered:", fmt.Sprintf("device %s of %s, for the audience %s", p.RunnerID, inert(string(p.RunnerOwner)), p.Audience))
 	}
+	part("A stranger at the same site asked too, for the machines that are shared with them. The agent refused ("+d.Refused+"), since",
+		"nobody is on its owner's list: see docs/sharing.md.")
 	sealed := "Neither question nor answer stands in any of the site's files (" + strings.Join(d.StoredFiles, ", ") + ")."
 	if !d.SealedAtRest {
 		sealed = "QUESTION OR ANSWER STANDS IN THE SITE'S FILES. This must never happen; please report it."

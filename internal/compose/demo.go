@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
 	"github.com/allodhq/allod/site/sqlite"
@@ -24,13 +26,16 @@ import (
 
 // What the demo refuses.
 var (
+	ErrNotRefused = refusal.NewKind("demo-not-refused", 500,
+		"The demo's agent did not refuse a stranger's question.",
+		"This must never happen; please report it.")
 	ErrNoAnswer = refusal.NewKind("demo-no-answer", 500,
 		"The demo's job ended without an answer.",
 		"Look at the model server's own log, or stop it: then the demo brings a stand-in.")
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "The demo", Kinds: []*refusal.Kind{ErrNoAnswer}}
+var Kinds = refusal.Registry{Title: "The demo", Kinds: []*refusal.Kind{ErrNoAnswer, ErrNotRefused}}
 
 // Demo is what a demo run showed. Its JSON form is the output of allod demo
 // --json.
@@ -43,6 +48,8 @@ type Demo struct {
 	// SealedAtRest is whether neither question nor answer stands in any file of
 	// the site, in any encoding in which bytes travel.
 	SealedAtRest bool `json:"sealedAtRest"`
+	// Refused names why the agent did not run a stranger's question.
+	Refused string `json:"refused"`
 	// Steps are the steps in order with their wall-clock time.
 	Steps []Step `json:"steps"`
 
@@ -105,6 +112,7 @@ func RunDemo(ctx context.Context, c DemoConfig) (Demo, error) {
 		{"pair them by a short code", d.pair},
 		{"ask: seal the question and store it", d.ask},
 		{"claim, open, run, seal, hand in, deliver", d.wait},
+		{"refuse a stranger, who is not on the owner's list", d.refuse},
 		{"search the site's files for question and answer", d.search},
 	} {
 		start := time.Now()
@@ -188,7 +196,7 @@ func (d *demo) openAgent(ctx context.Context) error {
 
 // openWith opens the agent if a model is ready under these settings.
 func (d *demo) openWith(ctx context.Context, s settings.Settings) error {
-	a, err := runner.Open(runner.Config{Home: filepath.Join(d.c.Dir, "agent"), Version: d.c.Version, Settings: s})
+	a, err := runner.Open(runner.Config{Home: filepath.Join(d.c.Dir, agentFolder), Version: d.c.Version, Settings: s})
 	if err != nil {
 		return err
 	}
@@ -274,6 +282,60 @@ func (d *demo) wait(ctx context.Context) error {
 	}
 	return nil
 }
+
+// stranger is somebody else at the same site.
+const stranger = ai.Owner("a stranger")
+
+// refuse has somebody else ask, after the owner offered the model to the people on
+// a list with nobody on it. The site may hand the job on; the agent has the last
+// word.
+func (d *demo) refuse(ctx context.Context) error {
+	status, err := d.agent.Status()
+	if err != nil {
+		return err
+	}
+	for _, b := range status.Backends {
+		if len(b.Kinds) > 0 {
+			if err := d.agent.SetTerms(b.Name, sharing.Terms{Scope: ai.OfferNamed}); err != nil {
+				return err
+			}
+		}
+	}
+	job, err := d.site.Jobs.Enqueue(ctx, site.Question{Owner: stranger, Audience: ai.AudienceNamed, Payload: ai.Generate{Prompt: d.Question}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusalTime)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		lines, err := runner.Why(filepath.Join(d.c.Dir, agentFolder), job.ID)
+		switch {
+		case err != nil:
+			return err
+		case len(lines) == 1 && lines[0].Outcome == "refused":
+			d.Refused = lines[0].Detail
+			return nil
+		case len(lines) > 0:
+			return ErrNotRefused
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ErrNotRefused
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// refusalTime bounds the wait for a refusal. It comes with the first claim.
+const refusalTime = time.Minute
+
+// agentFolder is the agent's in the demo's folder.
+const agentFolder = "agent"
 
 // search looks for question and answer in every file of the site.
 func (d *demo) search(ctx context.Context) error {

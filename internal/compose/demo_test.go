@@ -24,7 +24,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Answer != standInAnswer(question) || !d.StandIn || d.Backend != "openai-http" || !d.SealedAtRest || len(d.Steps) != 6 || len(progress) == 0 {
+	if d.Answer != standInAnswer(question) || !d.StandIn || d.Backend != "openai-http" || !d.SealedAtRest || d.Refused != "not-locally-allowed" || len(d.Steps) != 7 || len(progress) == 0 {
 		t.Errorf("%+v", d)
 	}
 	if d.StoredQuestion == "" || d.StoredAnswer == "" || d.StoredQuestion == d.StoredAnswer || len(d.StoredFiles) < 2 || d.Provenance == nil {

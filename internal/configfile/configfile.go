@@ -33,7 +33,7 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "Configuration files", Kinds: []*refusal.Kind{
-	ErrAbsent, ErrUnreadable, ErrTooLarge, ErrNotJSON, ErrMember,
+	ErrAbsent, ErrUnreadable, ErrTooLarge, ErrNotJSON, ErrMember, ErrEdit,
 }}
 
 // Bounds of a file. The words of [ErrTooLarge] repeat them.

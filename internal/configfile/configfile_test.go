@@ -386,7 +386,7 @@ func FuzzReadBytes(f *testing.F) {
 // TestKinds holds the names and statuses of the refusals. Programs and documents
 // name them.
 func TestKinds(t *testing.T) {
-	want := []string{"config-absent 404", "config-unreadable 500", "config-too-large 400", "config-not-json 400", "config-member 400"}
+	want := []string{"config-absent 404", "config-unreadable 500", "config-too-large 400", "config-not-json 400", "config-member 400", "config-not-changed 500"}
 	var got []string
 	for _, k := range configfile.Kinds.Kinds {
 		got = append(got, fmt.Sprint(k.Name(), " ", k.Status()))

@@ -5,6 +5,9 @@
 // a column where the text is no JSON, else the path of the member and what it
 // must be. All mistakes that can be told apart are named at once.
 //
+// [Edit] sets single members for their owner and leaves the rest of a file, its
+// comments too, as it stands.
+//
 // It refuses to guess: there are no includes, no variables in values and no
 // members that are read past. It keeps no secrets and has no type for one,
 // since a configuration file may be read by others: keys are named in it by a

@@ -73,12 +73,21 @@ func Lock(dir string) (release func(), err error) {
 // is there. It returns once the new content is on the disk. After [ErrWrite] the
 // old one is still there, but for one case: where the folder itself could not be
 // written out, a power cut decides which of the two, and it is whole.
-func Replace(path string, content []byte) error {
+func Replace(path string, content []byte) error { return ReplaceAs(path, content, 0o600) }
+
+// ReplaceAs is [Replace] for a file that has these permissions.
+func ReplaceAs(path string, content []byte, mode fs.FileMode) error {
 	temp, err := keyfile.WriteTemp(path, content)
 	if err != nil {
 		return ErrWrite.Because(err)
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if mode != 0o600 {
+		err = os.Chmod(temp, mode)
+	}
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
 		_ = os.Remove(temp)
 		return ErrWrite.Because(err)
 	}

@@ -6,17 +6,22 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/backend"
+	"github.com/allodhq/allod/internal/runner/confine"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 )
 
-// backends asks each model server for its models. Nothing generates, so nothing
-// costs.
+// backends asks each model server for its models, and each program for its
+// version. Nothing generates, so nothing costs.
 func (e exam) backends(ctx context.Context) []Probe {
 	if e.Settings.Backends == nil {
 		return e.detected(ctx)
@@ -28,10 +33,63 @@ func (e exam) backends(ctx context.Context) []Probe {
 		group.Go(func() { probes[i] = e.backend(ctx, name, e.Settings.Backends[name]) })
 	}
 	group.Wait()
+	for _, name := range names {
+		if isProgram(e.Settings.Backends[name].ID) {
+			return append(probes, isolation(confine.State()))
+		}
+	}
 	return probes
 }
 
+func isProgram(id wirebackend.ID) bool {
+	row, _ := wirebackend.Find(id)
+	return row.Class == wirebackend.Process
+}
+
+// program finds a program and asks it for its version, behind the walls that it
+// runs behind. Whether it is logged in only a run would tell, which costs.
+func (e exam) program(ctx context.Context, name string, b settings.Backend) Probe {
+	p := of("backend "+name, "program", "Looked for the program of %s in the PATH, and asked it for its version.", b.ID)
+	began := time.Now()
+	scratch, err := os.MkdirTemp(e.Home, "doctor")
+	if err != nil {
+		return *p.refused(Failed, program.ErrScratch)
+	}
+	defer os.RemoveAll(scratch)
+	found, err := program.Open(program.Config{ID: b.ID, Scratch: scratch, Confine: func(cmd *exec.Cmd, n program.Needs) error {
+		return confine.Policy{Read: n.Read, Run: n.Run, Write: n.Write, Hide: []string{e.Home}}.Apply(cmd)
+	}})
+	if err != nil {
+		return *p.refused(Failed, err)
+	}
+	version, err := found.Version(ctx)
+	p.Millis = time.Since(began).Milliseconds()
+	if err != nil {
+		return *p.refused(Failed, err)
+	}
+	return *p.is(OK, "It is "+version+" at "+found.Path()+". Whether it is logged in shows in a run: allod agent backends --prove.", "")
+}
+
+// isolation says what the kernel keeps programs from.
+func isolation(c confine.Confinement) Probe {
+	p := of("backends", "isolation", "Asked the kernel what it keeps programs from that the agent starts.")
+	switch {
+	case !c.Enforced && c.Reason != nil:
+		p.refused(Warning, c.Reason)
+	case !c.Enforced:
+		p.refused(Warning, confine.ErrUnconfined)
+	case len(c.Missing) > 0:
+		p.is(Warning, fmt.Sprintf("They are confined, by version %d of Landlock. What stays open: %s.", c.ABI, strings.Join(c.Missing, ", ")), "A newer kernel closes that.")
+	default:
+		p.is(OK, fmt.Sprintf("They are confined, by version %d of Landlock.", c.ABI), "")
+	}
+	return *p
+}
+
 func (e exam) backend(ctx context.Context, name string, b settings.Backend) Probe {
+	if isProgram(b.ID) {
+		return e.program(ctx, name, b)
+	}
 	p := of("backend "+name, "models", "Asked it for its models, as %s.", b.ID)
 	c := backend.Config{ID: b.ID, BaseURL: b.BaseURL}
 	if b.KeyEnv != "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allodhq/allod/internal/runner/confine"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/service"
 	"github.com/allodhq/allod/wire/ai"
@@ -125,6 +126,47 @@ func TestBackends(t *testing.T) {
 	for _, p := range paths {
 		if p != "/v1/models" {
 			t.Errorf("it asked for %s", p)
+		}
+	}
+}
+
+// TestPrograms: a program that is not there is named, and what keeps programs in
+// is told once.
+func TestPrograms(t *testing.T) {
+	dir, _ := newFolder(t, "")
+	t.Setenv("PATH", t.TempDir())
+	s := settings.Settings{Backends: map[string]settings.Backend{"a": {ID: "claude-cli"}, "b": {ID: "codex-cli"}}}
+	probes := exam{Config{Home: dir, Settings: s}}.backends(t.Context())
+	want := "(program-not-found)"
+	if os.Geteuid() == 0 {
+		want = "(program-as-root)"
+	}
+	if len(probes) != 3 || probes[2].Name != "isolation" {
+		t.Fatalf("%+v", probes)
+	}
+	for _, p := range probes[:2] {
+		if p.State != Failed || !strings.Contains(p.Came, want) || p.Do == "" {
+			t.Errorf("%+v", p)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "doctor*")); left != nil {
+		t.Errorf("it left %q", left)
+	}
+}
+
+func TestIsolation(t *testing.T) {
+	for _, c := range []struct {
+		c    confine.Confinement
+		want State
+		came string
+	}{
+		{confine.Confinement{Enforced: true, ABI: 7}, OK, "version 7 of Landlock."},
+		{confine.Confinement{Enforced: true, ABI: 1, Missing: []string{"sockets", "signals"}}, Warning, "stays open: sockets, signals."},
+		{confine.Confinement{Reason: confine.ErrUnconfined.With("It is old.")}, Warning, "It is old. (programs-unconfined)"},
+		{confine.Confinement{}, Warning, "(programs-unconfined)"},
+	} {
+		if p := isolation(c.c); p.State != c.want || !strings.Contains(p.Came, c.came) || (p.Do == "") != (c.want == OK) {
+			t.Errorf("%+v: %+v", c, p)
 		}
 	}
 }

@@ -30,6 +30,9 @@ type Config struct {
 	Version string
 	// Settings are the owner's wishes; see [settings.Defaults].
 	Settings settings.Settings
+	// Save keeps backends with new terms for one, so that they hold after a restart.
+	// Where it is nil they hold until the agent ends.
+	Save func(backends map[string]settings.Backend, name string) error
 	// Clock is time.Now where it is nil.
 	Clock func() time.Time
 	// Logger is nobody where it is nil.
@@ -78,7 +81,7 @@ func Open(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, c.Clock), lanes: map[string]*running{}}
+	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, h.Scratch(), c.Clock), lanes: map[string]*running{}}
 	if a.keys, err = h.Keys(c.Clock()); err == nil {
 		a.ingress, err = ingress.Open(c.Home)
 	}
@@ -226,8 +229,14 @@ func (a *Agent) Adopt(p home.Pairing) error {
 	}
 	a.end(p.Server)
 	for _, old := range before {
-		if old.Server == p.Server && old.RunnerID != p.RunnerID {
+		if old.Server != p.Server {
+			continue
+		}
+		if old.RunnerID != p.RunnerID {
 			a.clear(old)
+		}
+		if old.Owner != p.Owner {
+			a.forgetPeople(p.Server) // another person's account has other people
 		}
 	}
 	a.mu.Lock()
@@ -254,6 +263,7 @@ func (a *Agent) Forget(server string) error {
 	}
 	a.end(server)
 	a.clear(p)
+	a.forgetPeople(server)
 	return nil
 }
 

@@ -45,6 +45,8 @@ type model struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []json.RawMessage
+	// all are the questions with those that ask for a few tokens.
+	all []json.RawMessage
 	// says is the answer to each question.
 	says string
 	// ask is called for each question that is no proof.
@@ -58,6 +60,9 @@ func newModel(t *testing.T) *model {
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[{"id":"m1"}]}`) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		m.mu.Lock()
+		m.all = append(m.all, body)
+		m.mu.Unlock()
 		if !bytes.Contains(body, []byte(`"max_tokens"`)) { // a proof asks for a few tokens
 			m.mu.Lock()
 			m.asked = append(m.asked, body)
@@ -104,6 +109,11 @@ type liar struct {
 	offered  []ai.Capability
 	paused   bool // as the last heartbeat says in so many words
 	beats    int
+	// shown is offered in the place of the sites, where it is set, and said of them.
+	shown map[ai.KeyID]ai.PublicIdentity
+	said  map[ai.KeyID]ai.SiteSuccession
+	// beat is called before a heartbeat is answered.
+	beat func()
 }
 
 func newSiteKeys(t *testing.T) key.SiteKeys {
@@ -212,8 +222,14 @@ func (l *liar) answer(codec ai.Codec, endpoint ai.Endpoint, body []byte) ([]byte
 		for id, k := range l.sites {
 			sites[id] = ai.PublicIdentityOf(k.Identity())
 		}
+		if l.shown != nil {
+			sites = l.shown
+		}
+		if l.beat != nil {
+			l.beat()
+		}
 		return codec.HeartbeatResponse.Write(ai.HeartbeatResponse{
-			Sites: sites, Cancel: []ai.Grant{}, Lost: []ai.Grant{}, ServerTime: ai.MillisOf(time.Now()), AwaitingConsent: []ai.KeyID{},
+			Sites: sites, Successions: l.said, Cancel: []ai.Grant{}, Lost: []ai.Grant{}, ServerTime: ai.MillisOf(time.Now()), AwaitingConsent: []ai.KeyID{},
 		})
 	case ai.EndpointClaim:
 		q, err := codec.ClaimRequest.Read(body)

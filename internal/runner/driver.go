@@ -24,6 +24,8 @@ import (
 // driver carries out what a lane decides for one paired server.
 type driver struct {
 	server      string
+	owner       ai.Owner
+	home        string
 	device      *client.Device
 	keys        key.DeviceKeys
 	shelf       *shelf
@@ -125,15 +127,31 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 	}
 	read := d.clock()
 	now := d.steady.now(read)
+	var kept []lane.Event
 	for _, a := range d.machine.Step(now, e) {
-		if end, ok := a.(lane.Ended); ok {
-			ended, revoked = true, end.Revoked
+		switch a := a.(type) {
+		case lane.Ended:
+			ended, revoked = true, a.Revoked
+		case lane.Succeed:
+			if d.keepSucceeded(a) {
+				kept = append(kept, lane.Succeeded(a))
+			}
+		case lane.Seen:
+			if !d.keepSeen(a) {
+				kept = append(kept, lane.Unkept{})
+			}
 		}
 		d.do(life, a)
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.status.Status, d.status.ahead, d.status.revoked = d.machine.Status(), now.Sub(read), revoked
+	d.mu.Unlock()
+	for _, e := range kept {
+		if ended {
+			break
+		}
+		ended, revoked = d.step(life, e)
+	}
 	return ended, revoked
 }
 
@@ -254,13 +272,16 @@ func (d *driver) note(n lane.Note) {
 	if n.Site != "" {
 		args = append(args, "site", cut(string(n.Site)))
 	}
+	if n.From != "" {
+		args = append(args, "succeeds", n.From)
+	}
 	if n.Err != nil {
 		args = append(args, "error", refusal.From(n.Err))
 	}
 	level := slog.LevelInfo
 	switch n.What {
 	case lane.NoteRefused, lane.NoteLost, lane.NoteLapsed, lane.NoteNotAccepted, lane.NoteSitePending,
-		lane.NoteSiteLeft, lane.NoteNoSites, lane.NoteUnreachable:
+		lane.NoteSiteLeft, lane.NoteNoSites, lane.NoteUnreachable, lane.NoteSiteSucceeded, lane.NoteSuccessionRefused:
 		level = slog.LevelWarn
 	case lane.NoteSiteChanged, lane.NoteRevoked:
 		level = slog.LevelError
@@ -287,20 +308,32 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	var d *driver
 	c := client.New(client.Config{Server: server, Version: a.config.Version, Clock: a.config.Clock, Transport: a.config.Transport,
 		Spoken: client.Spoken(p.Protocol), Agreed: func(s client.Spoken) { d.agreed(s) }})
-	sites := map[ai.KeyID]key.Site{}
+	sites, pending := map[ai.KeyID]key.Site{}, map[ai.KeyID]key.Site{}
+	followed, changed := map[ai.KeyID]lane.Followed{}, map[ai.KeyID]bool{}
 	for id, s := range p.Sites {
 		sites[id] = s.Identity
+		if s.Next != "" {
+			followed[id] = lane.Followed{Next: s.Next, Until: s.Until}
+		}
+		if s.ChangedAt != 0 {
+			changed[id] = true
+		}
+	}
+	for id, s := range p.Pending {
+		pending[id] = s.Identity
 	}
 	seed := uint64(a.config.Clock().UnixNano())
 	d = &driver{
-		server: p.Server, device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
+		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
 		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
 		working: map[ai.LeaseID]context.CancelCauseFunc{},
 	}
 	now := d.steady.now(a.config.Clock())
 	d.machine = lane.New(lane.Config{
-		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Concurrency: a.config.Settings.Concurrency, Paused: a.paused || a.home.Paused(),
+		Runner: p.RunnerID, Owner: p.Owner, Sites: sites, Followed: followed, Changed: changed, Pending: pending,
+		Concurrency: a.config.Settings.Concurrency, Paused: a.paused || a.home.Paused(),
+		Allowed: d.allowed().Owners, OthersUnits: a.config.Settings.Community.MaxPayload,
 	}, rand.New(rand.NewPCG(seed, seed>>1)), now)
 	d.remember = func(change func(*home.Pairing)) error { return a.remember(d, change) }
 	return d

@@ -23,6 +23,7 @@ import (
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
 	"github.com/allodhq/allod/wire/ai/protocol"
 )
@@ -90,7 +91,7 @@ func newTestDriver(t *testing.T, backends map[string]settings.Backend, answer an
 func idOfSite(k key.SiteKeys) ai.KeyID { return ai.KeyID(k.Identity().Fingerprint().String()) }
 
 func (d *testDriver) granted() lane.Work {
-	return lane.Work{Offer: lane.Offer{Capability: ai.Capability{Kind: ai.KindGenerate, BackendID: "ollama", Model: "m"}}, Stub: ai.ClaimedStub{
+	return lane.Work{Offer: lane.Offer{Capability: ai.Capability{Kind: ai.KindGenerate, BackendID: "ollama", BackendClass: wirebackend.HTTP, Model: "m"}}, Stub: ai.ClaimedStub{
 		Stub: ai.Stub{
 			ID: "job", Kind: ai.KindGenerate, Owner: "alice", Site: idOfSite(d.site), Audience: ai.AudienceSelf, SizeClass: ai.SizeSmall,
 			DeadlineAt: ai.MillisOf(time.Now().Add(time.Hour)),

@@ -33,7 +33,7 @@ func TestShelfRuns(t *testing.T) {
 	t.Cleanup(m.Close)
 	s := settings.Defaults()
 	s.Backends = map[string]settings.Backend{"mine": {ID: wirebackend.Generic, BaseURL: m.URL + "/v1"}}
-	sh := newShelf(s, time.Now)
+	sh := newShelf(s, "", time.Now)
 	sh.lookOnce(t.Context())
 	offers := sh.current()
 	if len(offers) != 2 {
@@ -53,7 +53,7 @@ func TestShelfRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := asked.Load()
-			result, err := sh.run(t.Context(), c.offer, ai.Generate{Prompt: "p"}, func() error { return c.log })
+			result, err := sh.run(t.Context(), c.offer, true, ai.Generate{Prompt: "p"}, func() error { return c.log })
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v", err)
 			}
@@ -85,7 +85,7 @@ func TestShelfOffers(t *testing.T) {
 			t.Cleanup(m.Close)
 			s := settings.Defaults()
 			s.Backends = map[string]settings.Backend{"mine": {ID: wirebackend.Generic, BaseURL: m.URL + "/v1"}}
-			sh := newShelf(s, time.Now)
+			sh := newShelf(s, "", time.Now)
 			if n := len(sh.current()); n > 0 {
 				t.Errorf("%d offers before anybody looked", n)
 			}

@@ -41,8 +41,8 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The model agent", Kinds: []*refusal.Kind{
-	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrPast, ErrUnsignedReach,
-	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrRelay, ErrSites,
+	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrNoBackend, ErrPast, ErrUnsignedReach, ErrResealed,
+	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrRelay, ErrSites, ErrNotOffered, ErrMoved,
 }}
 
 // Code is what a person needs to approve the machine.
@@ -91,9 +91,6 @@ func DefaultName() string {
 	return name
 }
 
-// maxSites bounds how many sites one pairing covers.
-const maxSites = 256
-
 // longestPairing bounds how long a pairing is waited for.
 const longestPairing = time.Hour
 
@@ -132,7 +129,7 @@ func Pair(ctx context.Context, p Pairing) (home.Pairing, error) {
 		return home.Pairing{}, err
 	}
 	killpoint.At(killpoint.AgentPaired)
-	if max(ai.TextUnits(string(approval.RunnerID)), ai.TextUnits(string(approval.Owner)), ai.TextUnits(approval.OwnerLabel)) > lane.MaxID || len(approval.Sites) > maxSites {
+	if max(ai.TextUnits(string(approval.RunnerID)), ai.TextUnits(string(approval.Owner)), ai.TextUnits(approval.OwnerLabel)) > lane.MaxID || len(approval.Sites) > home.MaxSites {
 		return home.Pairing{}, client.ErrAnswer.With("It names the person or the machine at more length than any honest site.")
 	}
 	if approval.ControlPlane != "" {

@@ -13,7 +13,9 @@ import (
 
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
@@ -49,8 +51,9 @@ const maxProofs = 64
 type shelf struct {
 	settings settings.Settings
 	clock    func() time.Time
-	// slots has one token for each run that may go on at once.
-	slots chan struct{}
+	slots    *slots
+	// scratch is the folder in which programs run, in the agent's own.
+	scratch string
 
 	mu       sync.Mutex
 	stands   []*stand
@@ -61,25 +64,30 @@ type shelf struct {
 
 // stand is one backend.
 type stand struct {
-	name   string
-	id     wirebackend.ID
-	http   *backend.HTTP // nil where err says why
-	err    error
-	locked bool
-	models []string
-	listed time.Time
-	busy   int
+	name string
+	id   wirebackend.ID
+	// engine is nil where err says why, or where a program was not looked for yet.
+	engine engine
+	// One of the two is the engine.
+	http    *backend.HTTP
+	program *program.Program
+	err     error
+	terms   sharing.Terms
+	locked  bool
+	models  []string
+	listed  time.Time
+	busy    int
 	// attended is set while one goroutine lists and proves.
 	attended bool
 	// proofs by model.
 	proofs map[string]*backend.Prober
 }
 
-func newShelf(s settings.Settings, clock func() time.Time) *shelf {
-	sh := &shelf{settings: s, clock: clock, slots: make(chan struct{}, s.Concurrency)}
+func newShelf(s settings.Settings, scratch string, clock func() time.Time) *shelf {
+	sh := &shelf{settings: s, clock: clock, scratch: scratch, slots: newSlots(s.Concurrency)}
 	for _, name := range slices.Sorted(maps.Keys(s.Backends)) {
 		b := s.Backends[name]
-		st := &stand{name: name, id: b.ID, proofs: map[string]*backend.Prober{}}
+		st := &stand{name: name, id: b.ID, terms: b.Terms, proofs: map[string]*backend.Prober{}}
 		c := backend.Config{ID: b.ID, BaseURL: b.BaseURL}
 		if b.KeyEnv != "" {
 			text := os.Getenv(b.KeyEnv)
@@ -88,8 +96,8 @@ func newShelf(s settings.Settings, clock func() time.Time) *shelf {
 			}
 			c.Key = backend.NewKey(text)
 		}
-		if st.err == nil {
-			st.http, st.err = backend.Open(c)
+		if st.err == nil && !st.isProgram() {
+			st.serve(c)
 		}
 		sh.stands = append(sh.stands, st)
 	}
@@ -126,7 +134,7 @@ func (sh *shelf) look(ctx context.Context, all *sync.WaitGroup) {
 	sh.mu.Unlock()
 	for _, st := range stands {
 		sh.mu.Lock()
-		begin := st.http != nil && !st.attended
+		begin := (st.engine != nil || st.isProgram()) && !st.attended
 		st.attended = st.attended || begin
 		sh.mu.Unlock()
 		if begin {
@@ -145,7 +153,11 @@ func (sh *shelf) attend(ctx context.Context, st *stand) {
 		sh.mu.Unlock()
 		sh.refresh()
 	}()
-	sh.list(ctx, st)
+	if st.isProgram() {
+		sh.check(ctx, st)
+	} else {
+		sh.list(ctx, st)
+	}
 	sh.refresh()
 	for _, r := range sh.candidates() {
 		if r.stand == st {
@@ -190,7 +202,7 @@ func (sh *shelf) detect(ctx context.Context) {
 			continue
 		}
 		st := &stand{name: string(f.ID), id: f.ID, locked: f.Locked, models: f.Models, listed: now, proofs: map[string]*backend.Prober{}}
-		if st.http, st.err = backend.Open(backend.Config{ID: f.ID, BaseURL: f.BaseURL}); i >= 0 {
+		if st.serve(backend.Config{ID: f.ID, BaseURL: f.BaseURL}); i >= 0 {
 			sh.stands[i] = st // another program listens there now
 		} else {
 			sh.stands = append(sh.stands, st)
@@ -246,10 +258,10 @@ func (sh *shelf) candidatesLocked() (routes []route) {
 		wish, wished := sh.settings.Routes[kind]
 		for _, st := range sh.stands {
 			switch {
-			case st.http == nil || wished && st.name != wish.Backend:
+			case st.engine == nil || wished && st.name != wish.Backend:
 			case wished:
 				routes = append(routes, route{kind, st, wish.Model, st.proof(wish.Model, sh.clock())})
-			case st.http.Cost() == wirebackend.Free && st.model() != "":
+			case st.engine.Cost() == wirebackend.Free && st.model() != "":
 				routes = append(routes, route{kind, st, st.model(), st.proof(st.model(), sh.clock())})
 			}
 		}
@@ -276,7 +288,7 @@ func (sh *shelf) routesLocked() (routes []route) {
 // listed, can talk, and costs no more than its backend does.
 func (st *stand) model() string {
 	for _, m := range st.models {
-		if !strings.Contains(strings.ToLower(m), "embed") && st.http.CostOf(m) == st.http.Cost() {
+		if !strings.Contains(strings.ToLower(m), "embed") && st.engine.CostOf(m) == st.engine.Cost() {
 			return m
 		}
 	}
@@ -288,7 +300,7 @@ func (st *stand) proof(model string, now time.Time) *backend.Prober {
 		if len(st.proofs) >= maxProofs {
 			clear(st.proofs)
 		}
-		st.proofs[model] = backend.NewProber(st.http.CostOf(model), now)
+		st.proofs[model] = backend.NewProber(st.engine.CostOf(model), now)
 	}
 	return st.proofs[model]
 }
@@ -302,7 +314,7 @@ func (sh *shelf) prove(ctx context.Context, r route, asked bool) error {
 	}
 	r.proof.Probing()
 	sh.mu.Unlock()
-	err := r.stand.http.Probe(ctx, r.model)
+	err := r.stand.engine.Probe(ctx, r.model)
 	sh.mu.Lock()
 	r.proof.Probed(sh.clock(), err)
 	sh.mu.Unlock()
@@ -317,11 +329,13 @@ func (sh *shelf) offered() (offers []lane.Offer) {
 		if !r.proof.Offered(sh.clock()) {
 			continue
 		}
+		cost := r.stand.engine.CostOf(r.model)
+		terms := r.stand.terms.On(cost)
 		offers = append(offers, lane.Offer{
 			Capability: ai.Capability{
-				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: wirebackend.HTTP, Model: r.model, OfferScope: ai.OfferSelf,
+				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: classOf(r.stand.id), Model: r.model, OfferScope: terms.Scope,
 			},
-			Cost: r.stand.http.CostOf(r.model),
+			Cost: cost, Spend: terms.Spend,
 		})
 	}
 	return offers
@@ -338,21 +352,20 @@ func (sh *shelf) current() []lane.Offer {
 // for a slot first. log is called with the slot in hand, before anything runs;
 // its error is returned and nothing runs. It returns [ErrModelGone] and the
 // context's cause.
-func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func() error) (backend.Result, error) {
-	select {
-	case sh.slots <- struct{}{}:
-		defer func() { <-sh.slots }()
-	case <-ctx.Done():
-		return backend.Result{}, context.Cause(ctx)
+func (sh *shelf) run(ctx context.Context, o lane.Offer, own bool, p ai.Payload, log func() error) (backend.Result, error) {
+	if err := sh.slots.take(ctx, own); err != nil {
+		return backend.Result{}, err
 	}
+	defer sh.slots.give()
 	sh.mu.Lock()
-	i := slices.IndexFunc(sh.stands, func(st *stand) bool { return st.name == o.Capability.Service && st.http != nil })
+	i := slices.IndexFunc(sh.stands, func(st *stand) bool { return st.name == o.Capability.Service && st.engine != nil })
 	if i < 0 || sh.stands[i].proofs[o.Capability.Model] == nil {
 		sh.mu.Unlock()
 		return backend.Result{}, ErrModelGone
 	}
 	st := sh.stands[i]
 	proof := st.proofs[o.Capability.Model]
+	engine := st.engine
 	st.busy++
 	for _, p := range st.proofs {
 		p.Started(sh.clock())
@@ -361,9 +374,7 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 	var result backend.Result
 	err := log()
 	if err == nil {
-		result = st.http.Run(ctx, backend.Request{
-			Model: o.Capability.Model, Payload: p, MaxTime: sh.settings.MaxTime, MaxOutput: sh.settings.MaxOutput,
-		})
+		result = engine.Run(ctx, sh.request(o, own, p))
 	}
 	sh.mu.Lock()
 	st.busy--
@@ -379,7 +390,7 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 		switch {
 		case end.Code == backend.CodeUnreachable, end.Code == backend.CodeUnauthorized, end.Code == backend.CodeNoModel,
 			end.Code == backend.CodeBackend && end.Retryable:
-			proof.Failed(sh.clock(), end.Code)
+			proof.Failed(sh.clock(), cmp.Or(result.Kind, backend.KindOf(end.Code)))
 		case end.Code != backend.CodeTooLarge:
 			proof.Doubt()
 		}
@@ -389,13 +400,38 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, p ai.Payload, log func()
 	return result, err
 }
 
+// othersTokens is how many tokens an answer to others has at most where each costs
+// money. The reservation of what a job may cost counts on it.
+const othersTokens = 4096
+
+// request is a job with the bounds that it runs under.
+func (sh *shelf) request(o lane.Offer, own bool, p ai.Payload) backend.Request {
+	s := sh.settings
+	r := backend.Request{Model: o.Capability.Model, Payload: p, MaxTime: s.MaxTime, MaxOutput: s.MaxOutput}
+	if !own {
+		r.MaxTime, r.MaxOutput = min(r.MaxTime, s.Community.MaxTime), min(r.MaxOutput, s.Community.MaxOutput)
+		if o.Cost != wirebackend.Free {
+			r.MaxTokens = othersTokens
+		}
+	}
+	return r
+}
+
 // BackendStatus is what the owner is shown of one backend.
 type BackendStatus struct {
 	// Name is the owner's, or the table's where the backend was found.
-	Name    string           `json:"name"`
-	ID      wirebackend.ID   `json:"backend"`
-	BaseURL string           `json:"baseUrl,omitzero"`
+	Name    string         `json:"name"`
+	ID      wirebackend.ID `json:"backend"`
+	BaseURL string         `json:"baseUrl,omitzero"`
+	// Program is the file of a backend that is a program, once it was found.
+	Program string           `json:"program,omitzero"`
 	Cost    wirebackend.Cost `json:"cost,omitzero"`
+	// Offer is how far it is offered, once its cost is considered.
+	Offer ai.OfferScope `json:"offer,omitzero"`
+	// CapCents is what others may cost in 24 hours; left out where nothing was set.
+	CapCents int64 `json:"dailyCapCents,omitzero"`
+	// PriceCents is what a million tokens cost; left out where nothing was set.
+	PriceCents int64 `json:"centsPerMillionTokens,omitzero"`
 	// Model is the one that is used, empty while none is known.
 	Model string    `json:"model,omitzero"`
 	Kinds []ai.Kind `json:"kinds"`
@@ -420,12 +456,21 @@ func (sh *shelf) status() []BackendStatus {
 	routes := sh.candidatesLocked()
 	for _, st := range sh.stands {
 		row := BackendStatus{Name: st.name, ID: st.id, Kinds: []ai.Kind{}, State: "unusable", Untested: !backend.Tested(st.id)}
-		if st.http == nil {
-			row.Refusal = refusal.From(st.err).Kind().Name()
+		switch {
+		case st.http != nil:
+			row.BaseURL = st.http.BaseURL()
+		case st.program != nil:
+			row.Program = st.program.Path()
+		}
+		if st.engine == nil {
+			if row.State = "unknown"; st.err != nil { // a program that was not looked for yet
+				row.State, row.Refusal = "unusable", refusal.From(st.err).Kind().Name()
+			}
 			rows = append(rows, row)
 			continue
 		}
-		row.BaseURL, row.Cost = st.http.BaseURL(), st.http.Cost()
+		row.Cost = st.engine.Cost()
+		row.Offer, row.CapCents, row.PriceCents = st.terms.On(row.Cost).Scope, st.terms.Ceiling, st.terms.Price
 		byModel := map[string]int{}
 		for _, r := range routes {
 			if r.stand != st {
@@ -444,7 +489,8 @@ func (sh *shelf) status() []BackendStatus {
 			if inUse {
 				one.Kinds = []ai.Kind{r.kind}
 			}
-			one.Cost = st.http.CostOf(r.model)
+			one.Cost = st.engine.CostOf(r.model)
+			one.Offer = st.terms.On(one.Cost).Scope
 			one.State, one.Refusal = string(ready.State), ready.Refusal
 			one.AgeSeconds = int64(now.Sub(ready.At) / time.Second)
 			byModel[r.model] = len(rows)

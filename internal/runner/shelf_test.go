@@ -123,7 +123,7 @@ func shelfOf(backends map[string]settings.Backend, c *clock, change ...func(*set
 	for _, f := range change {
 		f(&s)
 	}
-	return newShelf(s, c.now)
+	return newShelf(s, "", c.now)
 }
 
 // offersOf are a shelf's offers, as kind@backend/model.
@@ -341,7 +341,7 @@ func TestAnotherBackend(t *testing.T) {
 		t.Errorf("shown as %+v and %+v", a, b)
 	}
 	first.set(func() { first.job = status(http.StatusBadGateway) })
-	if _, err := sh.run(t.Context(), sh.current()[0], ai.Generate{Prompt: "p"}, func() error { return nil }); err != nil {
+	if _, err := sh.run(t.Context(), sh.current()[0], true, ai.Generate{Prompt: "p"}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	mustOffer(t, "the first failed with a job", sh, on("b", "m2")...)
@@ -386,7 +386,7 @@ func TestWhoseFailure(t *testing.T) {
 			offers := []string{"llm.generate@m/m", "llm.chat@m/m"}
 			mustOffer(t, "at first", sh, offers...)
 			_, before, _ := m.asked()
-			result, err := sh.run(t.Context(), sh.current()[0], ai.Generate{Prompt: "p"}, func() error { return nil })
+			result, err := sh.run(t.Context(), sh.current()[0], true, ai.Generate{Prompt: "p"}, func() error { return nil })
 			if f, _ := result.Outcome.(ai.Failure); err != nil || f.Code != c.code {
 				t.Fatalf("ended as %+v, %v", result.Outcome, err)
 			}
@@ -406,7 +406,7 @@ func TestWhoseFailure(t *testing.T) {
 			}
 			// Where the server was at fault all the same, its proof says so.
 			m.set(func() { m.proof = status(400) })
-			if _, err := sh.run(t.Context(), sh.current()[0], ai.Generate{Prompt: "p"}, func() error { return nil }); err != nil {
+			if _, err := sh.run(t.Context(), sh.current()[0], true, ai.Generate{Prompt: "p"}, func() error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			sh.lookOnce(t.Context())
@@ -506,7 +506,7 @@ func TestModelsExchanged(t *testing.T) {
 	mustList("while it is ready", 1)
 	// The next job finds the model gone.
 	m.set(func() { m.models, m.job = "new", status(http.StatusNotFound) })
-	if _, err := sh.run(t.Context(), sh.current()[0], ai.Generate{Prompt: "p"}, func() error { return nil }); err != nil {
+	if _, err := sh.run(t.Context(), sh.current()[0], true, ai.Generate{Prompt: "p"}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	m.set(func() { m.proof = status(http.StatusNotFound) }) // it is loading

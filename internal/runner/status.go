@@ -3,20 +3,23 @@ package runner
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/runner/allowlist"
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
-	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
 	"github.com/allodhq/allod/wire/ai/match"
 )
@@ -32,6 +35,8 @@ type Status struct {
 	Root     bool            `json:"root"`
 	Servers  []ServerStatus  `json:"servers"`
 	Backends []BackendStatus `json:"backends"`
+	// Allowed is how many people's jobs are taken besides the owner's.
+	Allowed int `json:"allowed"`
 	// Problems are the reasons why nothing, or not all, is served, each with the
 	// way out.
 	Problems []string `json:"problems"`
@@ -42,8 +47,10 @@ type ServerStatus struct {
 	Server     string   `json:"server"`
 	Owner      ai.Owner `json:"owner"`
 	OwnerLabel string   `json:"ownerLabel,omitzero"`
-	// Sites are the fingerprints that were approved here.
+	// Sites are the fingerprints that were approved here and count.
 	Sites []string `json:"sites"`
+	// SiteDetails are all sites, those among them that wait or count no more.
+	SiteDetails []SiteStatus `json:"siteDetails,omitzero"`
 	// State is starting, serving, unreachable, nothing-to-serve, revoked or
 	// stopped.
 	State string `json:"state"`
@@ -83,6 +90,11 @@ func (a *Agent) Status() (Status, error) {
 		s.Servers = append(s.Servers, a.serverStatus(p))
 	}
 	s.Problems = problems(s)
+	list, err := a.Allowed()
+	if s.Allowed = len(list); err != nil {
+		r := refusal.From(err)
+		s.Problems = append(s.Problems, r.Kind().Meaning()+" "+r.Kind().WayOut())
+	}
 	return s, nil
 }
 
@@ -90,10 +102,13 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	row := ServerStatus{
 		Server: p.Server, Owner: p.Owner, OwnerLabel: p.OwnerLabel, Sites: []string{}, State: "stopped", Protocol: p.Protocol.Version,
 	}
-	for id := range p.Sites {
-		row.Sites = append(row.Sites, string(id))
+	row.SiteDetails = sitesOf([]home.Pairing{p}, ai.MillisOf(a.config.Clock()))
+	for i, s := range row.SiteDetails {
+		row.SiteDetails[i].Identity = SiteIdentity{} // which Sites has
+		if s.State == SiteApproved || s.State == SiteRetiring {
+			row.Sites = append(row.Sites, string(s.Fingerprint))
+		}
 	}
-	slices.Sort(row.Sites)
 	a.mu.Lock()
 	r := a.lanes[p.Server]
 	a.mu.Unlock()
@@ -151,13 +166,35 @@ func problems(s Status) []string {
 		case "unreachable":
 			add(r.Server + " does not answer, or refuses. The agent keeps trying." + because(r.Refusal))
 		case "nothing-to-serve":
-			add(r.Server + " offers no site that was approved on this machine. If its key was changed on purpose, connect again and compare the fingerprint.")
+			add(r.Server + " offers no site that was approved on this machine. See allod agent sites for what it offers.")
 		}
+		siteProblems(r, add)
 	}
 	if out == nil {
 		return []string{}
 	}
 	return out
+}
+
+// siteProblems says which sites of a server wait for the owner, and which showed
+// another key.
+func siteProblems(r ServerStatus, add func(string)) {
+	var waiting []string
+	for _, s := range r.SiteDetails {
+		switch {
+		case s.State == SitePending:
+			waiting = append(waiting, string(s.Fingerprint))
+		case s.ChangedAt != 0:
+			add(r.Server + " showed another key under the name of the site " + string(s.Fingerprint) + " than the one that was approved on this machine. The other key is refused for as long as the pairing lasts. Ask whoever runs the site what happened; to trust it anew: allod agent forget " + r.Server + ", then connect again.")
+		}
+	}
+	switch len(waiting) {
+	case 0:
+	case 1:
+		add(r.Server + " offers a site that waits for your approval, and is served nothing. Compare its fingerprint with whoever runs it, then: allod agent approve " + waiting[0])
+	default:
+		add(r.Server + " offers " + strconv.Itoa(len(waiting)) + " sites that wait for your approval, and are served nothing. See allod agent sites.")
+	}
 }
 
 // Offers are what the agent offers, as pairing shows it.
@@ -168,7 +205,7 @@ func (s Status) Offers() []ai.Capability {
 			continue
 		}
 		for _, k := range b.Kinds {
-			offers = append(offers, ai.Capability{Kind: k, Service: b.Name, BackendID: b.ID, BackendClass: wirebackend.HTTP, Model: b.Model, OfferScope: ai.OfferSelf})
+			offers = append(offers, ai.Capability{Kind: k, Service: b.Name, BackendID: b.ID, BackendClass: classOf(b.ID), Model: b.Model, OfferScope: ai.OfferSelf})
 		}
 	}
 	return offers
@@ -203,7 +240,7 @@ func Explain(detail string) *refusal.Kind {
 		return backend.KindOf(detail)
 	}
 	for _, r := range []refusal.Registry{
-		Kinds, lane.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
+		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, program.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
 	} {
 		if k := r.Find(detail); k != nil {
 			return k

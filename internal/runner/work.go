@@ -15,6 +15,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
@@ -30,6 +31,10 @@ var (
 	ErrUnsignedReach = refusal.NewKind("reach-unsigned", 403,
 		"The site used to sign what a job may reach, and this job came without it.",
 		"Do not run it; whoever carried it may have changed what the job may reach.")
+	// ErrResealed is no verdict: the job comes again under the site's new name.
+	ErrResealed = refusal.NewKind("job-resealed", 503,
+		"The site began to use its next key between granting the job and sealing it.",
+		"Nothing needs to be done: the job was given back, and comes again under the next key.")
 )
 
 // work does one job from fetch to kept result and says how it ended. ctx ends
@@ -97,7 +102,7 @@ func judged(err error) bool {
 	}
 	kind := refusal.From(err).Kind()
 	switch kind {
-	case lane.ErrSite, ErrPast, ErrUnsignedReach, ai.ErrBadRequest:
+	case lane.ErrSite, lane.ErrPayload, ErrPast, ErrUnsignedReach, ai.ErrBadRequest:
 		return true
 	}
 	return envelope.Kinds.Find(kind.Name()) == kind
@@ -117,7 +122,11 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if err != nil {
 		return backend.Result{}, err
 	}
-	result, err := d.shelf.run(ctx, w.Offer, payload, func() error {
+	own := w.Stub.Owner == d.owner
+	if units := payload.TextUnits(); !own && units > d.shelf.settings.Community.MaxPayload {
+		return backend.Result{}, lane.ErrPayload
+	}
+	result, err := d.shelf.run(ctx, w.Offer, own, payload, func() error {
 		prompt := line
 		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()
 		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts)
@@ -137,7 +146,10 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	case ai.Answer:
 		line.OutputUnits = ai.TextUnits(o.Text)
 	case ai.Failure:
-		line.Detail = o.Code
+		// What a program failed of has a name of its own; the site is told the code.
+		if line.Detail = o.Code; result.Kind != nil && program.Kinds.Find(result.Kind.Name()) == result.Kind {
+			line.Detail = result.Kind.Name()
+		}
 	}
 	if err := d.ingress.Write(line); err != nil {
 		// It ran, and the line before it says so.
@@ -208,6 +220,9 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 		Sender: site.Identity.Fingerprint(), Recipient: d.keys.Identity().Fingerprint(),
 	})
 	if err != nil {
+		if d.follows(sealed.SenderKeyID, s.Site) {
+			return nil, ErrResealed.Because(err)
+		}
 		return nil, err
 	}
 	if now := ai.MillisOf(d.clock()); sealed.DeadlineAt < now && s.DeadlineAt < now {
@@ -231,7 +246,7 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 	until := ai.MillisOf(d.clock().Add(envelope.MaxAge))
 	seal := func(o ai.Outcome) error {
-		ran := ai.RunMetadata{Model: w.Offer.Capability.Model, BackendClass: wirebackend.HTTP, DurationMs: r.Took.Milliseconds(), Stop: r.Stop}
+		ran := ai.RunMetadata{Model: w.Offer.Capability.Model, BackendClass: w.Offer.Capability.BackendClass, DurationMs: r.Took.Milliseconds(), Stop: r.Stop}
 		var used *ai.Usage
 		if r.Usage.Counted {
 			used = &ai.Usage{Prompt: r.Usage.Prompt, Completion: r.Usage.Completion}
@@ -316,6 +331,12 @@ func (d *driver) site(id ai.KeyID) (home.Site, bool) {
 	defer d.mu.Unlock()
 	s, ok := d.pairing.Sites[id]
 	return s, ok
+}
+
+// follows reports whether a site's key is known to have come right after another.
+func (d *driver) follows(id, before ai.KeyID) bool {
+	s, ok := d.site(id)
+	return ok && s.From == before && before != ""
 }
 
 // signsReach remembers that a site signs what a job may reach.

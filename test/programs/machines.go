@@ -13,17 +13,17 @@ import (
 // Agent is Allod's agent on an owner's machine.
 type Agent struct {
 	t    *testing.T
-	home string
+	Home string // its folder
 }
 
 // NewAgent writes the configuration of an agent that asks one model.
 func NewAgent(t *testing.T, m *Model, concurrency int) *Agent {
 	t.Helper()
-	a := &Agent{t: t, home: filepath.Join(t.TempDir(), "agent")}
-	if err := os.Mkdir(a.home, 0o700); err != nil {
+	a := &Agent{t: t, Home: filepath.Join(t.TempDir(), "agent")}
+	if err := os.Mkdir(a.Home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(a.home, "config.json"), map[string]any{"agent": map[string]any{
+	write(t, filepath.Join(a.Home, "config.json"), map[string]any{"agent": map[string]any{
 		"backends":    map[string]any{"mine": map[string]any{"backend": "openai-http", "baseUrl": m.URL + "/v1"}},
 		"concurrency": concurrency,
 	}})
@@ -34,7 +34,7 @@ func NewAgent(t *testing.T, m *Model, concurrency int) *Agent {
 func (a *Agent) Command(args ...string) *exec.Cmd {
 	a.t.Helper()
 	cmd := exec.CommandContext(a.t.Context(), Allod(a.t), args...)
-	cmd.Env = append(os.Environ(), "ALLOD_HOME="+a.home)
+	cmd.Env = append(os.Environ(), "ALLOD_HOME="+a.Home)
 	return cmd
 }
 

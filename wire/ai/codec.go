@@ -1,5 +1,11 @@
 package ai
 
+import (
+	"slices"
+
+	"github.com/allodhq/allod/wire/ai/backend"
+)
+
 // Message reads and writes one kind of message in one version of the protocol.
 type Message[T any] interface {
 	// Read reads a message. The error is an [*Error] with [ErrBadRequest] that
@@ -30,6 +36,9 @@ type Codec struct {
 	// Audiences are those that the version has a word for. A job of another is
 	// not offered to a device that speaks it.
 	Audiences []Audience
+	// Offers and Backends are what the version has words for of capabilities.
+	Offers   []OfferScope
+	Backends []backend.ID
 
 	PairRequest       Message[PairRequest]
 	PairStartResponse Message[PairStartResponse]
@@ -60,6 +69,25 @@ type Codec struct {
 	// app that asked.
 	Job    Message[ClaimedJob]
 	Result Message[DeliveredResult]
+}
+
+// Sayable is what the version can say of capabilities: those on a backend that it
+// does not know are left out, and an offer that it has no word for is told as the
+// widest narrower one. What is left is offered by no more than the whole.
+func (c Codec) Sayable(list []Capability) []Capability {
+	said := make([]Capability, 0, len(list))
+	for _, one := range list {
+		if !slices.Contains(c.Backends, one.BackendID) {
+			continue
+		}
+		scopes := OfferScopes()
+		for at := slices.Index(scopes, one.OfferScope); at > 0 && !slices.Contains(c.Offers, one.OfferScope); {
+			at--
+			one.OfferScope = scopes[at]
+		}
+		said = append(said, one)
+	}
+	return said
 }
 
 // ReadPayload reads the sealed text of a payload of that kind. The error is as

@@ -327,6 +327,10 @@ type HeartbeatResponse struct {
 // MaxSuccessions bounds how many keys a site can have had.
 const MaxSuccessions = 64
 
+// MaxRetirementMs is how long a key can count at most that another came after, in
+// milliseconds.
+const MaxRetirementMs = 7 * 24 * 60 * 60 * 1000
+
 // SiteSuccession is how a site's key came to be.
 type SiteSuccession struct {
 	// Succeeds are the keys it had, the oldest first, at most [MaxSuccessions].

@@ -192,7 +192,9 @@ func runLimits(t *testing.T, r *recording, v vector) (got, want any) {
 		return context, want
 	case "MAX_SUCCESSION_CHAIN":
 		return ai.MaxSuccessions, want
-	case "MAX_ENVELOPE_BYTES", "CLOCK_ATTRIBUTION_MS", "RETIREMENT_WINDOW_MS", "MAX_PURPOSES", "DEFAULT_ROUTING",
+	case "RETIREMENT_WINDOW_MS":
+		return ai.MaxRetirementMs, want
+	case "MAX_ENVELOPE_BYTES", "CLOCK_ATTRIBUTION_MS", "MAX_PURPOSES", "DEFAULT_ROUTING",
 		"UPDATE_OFFER_SINCE", "RefusalReason ids with a text":
 		return noSuchThing, want
 	case "MUST_IDS":

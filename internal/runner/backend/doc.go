@@ -10,6 +10,7 @@
 // without a clock of its own.
 //
 // The package refuses to follow redirects, to use a proxy from the environment,
-// to unpack compressed answers, to keep connections, to log, and to start
-// programs: the process class comes later.
+// to unpack compressed answers, to keep connections, to log, to pass on its own
+// API key where a server echoes it, and to start programs, which package program
+// does.
 package backend

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,7 +165,8 @@ func (b *HTTP) BaseURL() string { return b.base }
 
 // Models lists the models that the server says it has, in its order, at most
 // 4,096 of them; ids that cannot be shown are left out. It takes at most five
-// seconds. It returns the refusals of [HTTP.Probe] but [ErrEmpty].
+// seconds. Ids that hold our API key are left out too. It returns the refusals of
+// [HTTP.Probe] but [ErrEmpty].
 func (b *HTTP) Models(ctx context.Context) ([]string, error) {
 	l, _, err := b.list(ctx, listTime)
 	return l.ids, err
@@ -181,6 +183,7 @@ func (b *HTTP) list(ctx context.Context, within time.Duration) (listing, http.He
 	if !ok {
 		return listing{}, answer.header, ErrBackend.With("Its list of models cannot be read.")
 	}
+	l.ids = slices.DeleteFunc(l.ids, b.key.within)
 	for i, id := range l.ids {
 		l.ids[i] = strings.TrimPrefix(id, b.row.prefix)
 	}
@@ -209,6 +212,8 @@ type Result struct {
 	// sentence of our own, or a cancellation where the caller's context was
 	// canceled. It is never nil.
 	Outcome ai.Outcome
+	// Kind is the refusal behind a failure, for the backend's owner; else nil.
+	Kind *refusal.Kind
 	// Usage is what the server says it used.
 	Usage Usage
 	// Stop is why the model stopped, where there is an answer.
@@ -226,13 +231,19 @@ type Usage struct {
 }
 
 // Run runs one job. The system text goes first in its own role, then the prompt
-// or the turns. An empty answer is an answer.
+// or the turns. An empty answer is an answer. Where an answer holds our API key as
+// it is, "(API key)" stands in its place: a server that echoes it sends it no
+// further. Keys of fewer than 8 bytes are no secrets and stay.
 func (b *HTTP) Run(ctx context.Context, r Request) Result {
 	start := b.now()
 	c, err := b.complete(ctx, r)
 	took := max(b.now().Sub(start), 0)
 	if err != nil {
-		return Result{Outcome: outcomeOf(err), Took: took}
+		result := Result{Outcome: outcomeOf(err), Took: took}
+		if !errors.Is(err, context.Canceled) {
+			result.Kind = refusal.From(err).Kind()
+		}
+		return result
 	}
 	return Result{Outcome: ai.Answer{Text: c.text}, Usage: c.usage, Stop: c.stop, Took: took}
 }
@@ -304,7 +315,9 @@ func (b *HTTP) complete(ctx context.Context, r Request) (completion, error) {
 		return completion{}, ErrBackend.With("Its answer cannot be read.")
 	case !c.answered: // a refusal, or a call of a tool that nobody offered
 		return completion{}, ErrBackend.With("Its answer has no text.")
-	case len(c.text) > r.MaxOutput: // broken characters grow when they are replaced
+	}
+	c.text = b.key.conceal(c.text)
+	if len(c.text) > r.MaxOutput { // broken characters grow when they are replaced
 		return completion{}, ErrOutputTooLarge
 	}
 	return c, nil

@@ -45,6 +45,26 @@ func (k Key) valid() bool {
 	return len(text) <= maxKey && strings.IndexFunc(text, func(r rune) bool { return r < '!' || r > '~' }) < 0
 }
 
+// shortestSecret is the length in bytes from which a key is looked for in what a
+// server says. Shorter ones are words that servers without keys are given, and
+// would be found in answers by chance.
+const shortestSecret = 8
+
+// within reports whether a text holds the key.
+func (k Key) within(s string) bool {
+	text := k.text()
+	return len(text) >= shortestSecret && strings.Contains(s, text)
+}
+
+// conceal puts a placeholder where a text holds the key. A server that encodes
+// the key before it echoes it is not found out.
+func (k Key) conceal(s string) string {
+	if !k.within(s) {
+		return s
+	}
+	return strings.ReplaceAll(s, k.text(), placeholder)
+}
+
 const placeholder = "(API key)"
 
 var errKeyMarshal = errors.New("backend: an API key is never marshalled")

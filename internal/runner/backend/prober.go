@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/allodhq/allod/refusal"
@@ -138,22 +139,22 @@ func (p *Prober) Succeeded(now time.Time) {
 // The route stays what it is and is to prove itself.
 func (p *Prober) Doubt() { p.doubt = true }
 
-// Failed says that a job of this route failed with that code. An answer that
+// Failed says that a job of this route failed for that reason. An answer that
 // was too large tells nothing against the route. Failures of jobs that were
 // under way when the route failed do not make its wait longer.
-func (p *Prober) Failed(now time.Time, code string) {
-	if code == CodeTooLarge || p.state == Failed && now.Before(p.next) {
+func (p *Prober) Failed(now time.Time, why *refusal.Kind) {
+	if why == ErrOutputTooLarge || p.state == Failed && now.Before(p.next) {
 		return
 	}
-	p.fail(now, KindOf(code))
+	p.fail(now, why)
 }
 
 func (p *Prober) fail(now time.Time, kind *refusal.Kind) {
 	wait := min(firstRetry<<min(p.retries, 10), lastRetry)
 	p.retries++
 	p.state, p.at, p.refusal, p.next = Failed, now, kind.Name(), now.Add(wait)
-	if !p.self && (kind == ErrUnauthorized || kind == ErrNoModel) {
-		p.next = time.Time{} // a job would not mend it
+	if s := kind.Status(); !p.self && (s == http.StatusUnauthorized || s == http.StatusNotFound) {
+		p.next = time.Time{} // a job would not mend a login or a model's name
 	}
 }
 

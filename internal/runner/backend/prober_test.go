@@ -104,14 +104,14 @@ func TestProberBacksOff(t *testing.T) {
 	}
 	r.Probed(r.now, nil)
 	r.is(Ready, "", 0, 15*m, false, true)
-	r.Failed(r.now, CodeTimeout)
+	r.Failed(r.now, KindOf(CodeTimeout))
 	r.is(Failed, "backend-timeout", 0, 10*s, false, false)
 	// Jobs that were under way fail with it.
 	for range 5 {
-		r.Failed(r.after(1*s).now, CodeBackend)
+		r.Failed(r.after(1*s).now, KindOf(CodeBackend))
 	}
 	r.is(Failed, "backend-timeout", 5*s, 5*s, false, false)
-	r.Failed(r.after(5*s).now, CodeBackend)
+	r.Failed(r.after(5*s).now, KindOf(CodeBackend))
 	r.is(Failed, "backend-error", 0, 20*s, false, false)
 	// A proof that the owner asked for counts at any time.
 	r.Probed(r.after(1*s).now, ErrNoModel)
@@ -123,7 +123,7 @@ func TestProberBacksOff(t *testing.T) {
 func TestProberIgnores(t *testing.T) {
 	r := newRoute(t, wirebackend.Free)
 	r.Probed(r.now, nil)
-	r.Failed(r.after(1*s).now, CodeTooLarge)
+	r.Failed(r.after(1*s).now, KindOf(CodeTooLarge))
 	r.is(Ready, "", 1*s, 15*m-s, false, true)
 	r.Probing()
 	r.Probed(r.after(1*s).now, fmt.Errorf("stopped: %w", context.Canceled))
@@ -133,7 +133,7 @@ func TestProberIgnores(t *testing.T) {
 	r.Probed(r.now, errors.New("x"))
 	r.is(Failed, "internal", 0, 10*s, false, false)
 	r.Succeeded(r.now)
-	r.Failed(r.now, "a code of another program's")
+	r.Failed(r.now, KindOf("a code of another program's"))
 	r.is(Failed, "backend-error", 0, 10*s, false, false)
 }
 
@@ -145,14 +145,14 @@ func TestProberOfMetered(t *testing.T) {
 		r.Succeeded(r.now)
 		r.after(20*m).is(Ready, "", 20*m, -1, false, true)
 		// A failure holds jobs off for a while; the next one is the proof.
-		r.Failed(r.now, CodeBackend)
+		r.Failed(r.now, KindOf(CodeBackend))
 		r.is(Failed, "backend-error", 0, 10*s, false, false)
 		r.after(10*s).is(Unproven, "backend-error", 10*s, -1, false, true)
-		r.Failed(r.now, CodeUnreachable)
+		r.Failed(r.now, KindOf(CodeUnreachable))
 		r.is(Failed, "backend-unreachable", 0, 20*s, false, false)
 		// What a job would not mend waits for the owner.
 		for _, code := range []string{CodeUnauthorized, CodeNoModel} {
-			r.Failed(r.after(20*s).now, code)
+			r.Failed(r.after(20*s).now, KindOf(code))
 			r.is(Failed, KindOf(code).Name(), 0, -1, false, false)
 			r.after(100*time.Hour).is(Failed, KindOf(code).Name(), 100*time.Hour, -1, false, false)
 		}
@@ -184,7 +184,7 @@ func TestProberHolds(t *testing.T) {
 				proven, lastProof = true, now
 			case 3:
 				code := rapid.SampledFrom([]string{CodeUnauthorized, CodeNoModel, CodeBackend, CodeUnreachable, CodeTimeout, CodeTooLarge, "?"}).Draw(t, "code")
-				p.Failed(now, code)
+				p.Failed(now, KindOf(code))
 				if code != CodeTooLarge {
 					proven, lastFailure = false, now
 				}

@@ -12,8 +12,8 @@ import (
 // judged. Those about addresses come back from every connection too.
 var (
 	ErrProcessClass = refusal.NewKind("process-backend-not-built", 501,
-		"This backend is a program that is started for each run, and the agent cannot start programs yet.",
-		"Use a model server for now, as ollama or openai-http.")
+		"This backend is a program that is started for each run, not a server that has an address.",
+		"Name a model server here, as ollama or openai-http.")
 	ErrNoURL = refusal.NewKind("backend-url-missing", 400,
 		"This backend has no address of its own, and none was given.",
 		"Give the base URL of the model server, as in http://127.0.0.1:8080/v1.")

@@ -270,14 +270,18 @@ func (c *Client) Server() Server { return c.config.Server }
 
 // PairStart asks for a code.
 func (c *Client) PairStart(ctx context.Context, q ai.PairStartRequest) (ai.PairStartResponse, error) {
-	return send(ctx, c, nil, ai.EndpointPair, 0, func(v ai.Codec) ai.Message[ai.PairRequest] { return v.PairRequest }, ai.PairRequest{Start: &q},
+	return send(ctx, c, nil, ai.EndpointPair, 0, func(v ai.Codec) ([]byte, error) {
+		start := q
+		start.Capabilities = v.Sayable(q.Capabilities)
+		return v.PairRequest.Write(ai.PairRequest{Start: &start})
+	},
 		func(v ai.Codec) ai.Message[ai.PairStartResponse] { return v.PairStartResponse })
 }
 
 // PairPoll asks whether a person has decided. An approval under a name that no
 // request could carry in its headers is [ErrAnswer].
 func (c *Client) PairPoll(ctx context.Context, q ai.PairPollRequest) (ai.PairPollResponse, error) {
-	a, err := send(ctx, c, nil, ai.EndpointPair, 0, func(v ai.Codec) ai.Message[ai.PairRequest] { return v.PairRequest }, ai.PairRequest{Poll: &q},
+	a, err := send(ctx, c, nil, ai.EndpointPair, 0, func(v ai.Codec) ([]byte, error) { return v.PairRequest.Write(ai.PairRequest{Poll: &q}) },
 		func(v ai.Codec) ai.Message[ai.PairPollResponse] { return v.PairPollResponse })
 	if err == nil && a.Approved != nil && !sendable(string(a.Approved.RunnerID)) {
 		return ai.PairPollResponse{}, ErrAnswer.With("It names the machine in a way that no request can carry.").Because(errName)
@@ -316,14 +320,18 @@ func (d *Device) RunnerID() ai.RunnerID { return d.runner }
 // once.
 func (d *Device) Claim(ctx context.Context, wait time.Duration, q ai.ClaimRequest) (ai.ClaimResponse, error) {
 	q.RunnerID = d.runner
-	return send(ctx, d.Client, d, ai.EndpointClaim, wait, func(v ai.Codec) ai.Message[ai.ClaimRequest] { return v.ClaimRequest }, q,
+	return send(ctx, d.Client, d, ai.EndpointClaim, wait, func(v ai.Codec) ([]byte, error) {
+		said := q
+		said.Capabilities = v.Sayable(q.Capabilities)
+		return v.ClaimRequest.Write(said)
+	},
 		func(v ai.Codec) ai.Message[ai.ClaimResponse] { return v.ClaimResponse })
 }
 
 // Fetch asks for the sealed payload of a grant.
 func (d *Device) Fetch(ctx context.Context, g ai.Grant) (ai.FetchResponse, error) {
 	q := ai.FetchRequest{RunnerID: d.runner, Grant: g}
-	return send(ctx, d.Client, d, ai.EndpointFetch, 0, func(v ai.Codec) ai.Message[ai.FetchRequest] { return v.FetchRequest }, q,
+	return send(ctx, d.Client, d, ai.EndpointFetch, 0, func(v ai.Codec) ([]byte, error) { return v.FetchRequest.Write(q) },
 		func(v ai.Codec) ai.Message[ai.FetchResponse] { return v.FetchResponse })
 }
 
@@ -331,33 +339,37 @@ func (d *Device) Fetch(ctx context.Context, g ai.Grant) (ai.FetchResponse, error
 // is asked to hold the answer up to wait, until there is news.
 func (d *Device) Heartbeat(ctx context.Context, wait time.Duration, q ai.HeartbeatRequest) (ai.HeartbeatResponse, error) {
 	q.RunnerID, q.DaemonVersion = d.runner, d.config.Version
-	return send(ctx, d.Client, d, ai.EndpointHeartbeat, wait, func(v ai.Codec) ai.Message[ai.HeartbeatRequest] { return v.HeartbeatRequest }, q,
+	return send(ctx, d.Client, d, ai.EndpointHeartbeat, wait, func(v ai.Codec) ([]byte, error) {
+		said := q
+		said.Capabilities = v.Sayable(q.Capabilities)
+		return v.HeartbeatRequest.Write(said)
+	},
 		func(v ai.Codec) ai.Message[ai.HeartbeatResponse] { return v.HeartbeatResponse })
 }
 
 // Result returns a finished run.
 func (d *Device) Result(ctx context.Context, q ai.ResultRequest) (ai.ResultResponse, error) {
 	q.RunnerID = d.runner
-	return send(ctx, d.Client, d, ai.EndpointResult, 0, func(v ai.Codec) ai.Message[ai.ResultRequest] { return v.ResultRequest }, q,
+	return send(ctx, d.Client, d, ai.EndpointResult, 0, func(v ai.Codec) ([]byte, error) { return v.ResultRequest.Write(q) },
 		func(v ai.Codec) ai.Message[ai.ResultResponse] { return v.ResultResponse })
 }
 
 // Release gives grants back.
 func (d *Device) Release(ctx context.Context, reason ai.ReleaseReason, leases []ai.Grant) (ai.ReleaseResponse, error) {
 	q := ai.ReleaseRequest{RunnerID: d.runner, Leases: leases, Reason: reason}
-	return send(ctx, d.Client, d, ai.EndpointRelease, 0, func(v ai.Codec) ai.Message[ai.ReleaseRequest] { return v.ReleaseRequest }, q,
+	return send(ctx, d.Client, d, ai.EndpointRelease, 0, func(v ai.Codec) ([]byte, error) { return v.ReleaseRequest.Write(q) },
 		func(v ai.Codec) ai.Message[ai.ReleaseResponse] { return v.ReleaseResponse })
 }
 
 // send sends one request in the newest version of the protocol that both sides
 // know: a server that does not know ours says which it does, and is asked once
 // more (MUST VERSION_HANDSHAKE_REQUIRED).
-func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write func(ai.Codec) ai.Message[Q], q Q, read func(ai.Codec) ai.Message[A]) (A, error) {
+func send[A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write func(ai.Codec) ([]byte, error), read func(ai.Codec) ai.Message[A]) (A, error) {
 	tried := c.begin()
-	a, err := exchange(ctx, c, d, e, wait, write(tried), q, read(tried))
+	a, err := exchange(ctx, c, d, e, wait, tried, write, read)
 	codec, ok := other(tried, err)
 	if ok {
-		a, err = exchange(ctx, c, d, e, wait, write(codec), q, read(codec))
+		a, err = exchange(ctx, c, d, e, wait, codec, write, read)
 	} else {
 		codec = tried
 	}
@@ -369,9 +381,10 @@ func send[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wa
 
 // exchange writes one request, sends it and reads the answer. The bytes that are
 // signed are the bytes that are sent (MUST REQUESTS_SIGNED_NOT_BEARER).
-func exchange[Q, A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, write ai.Message[Q], q Q, read ai.Message[A]) (A, error) {
+func exchange[A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, wait time.Duration, v ai.Codec, write func(ai.Codec) ([]byte, error), readAs func(ai.Codec) ai.Message[A]) (A, error) {
 	var none A
-	body, err := write.Write(q)
+	read := readAs(v)
+	body, err := write(v)
 	if err != nil {
 		return none, err
 	}

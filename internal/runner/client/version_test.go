@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/backend"
 )
 
 // older is a server that speaks only some versions of the protocol. It notes
@@ -36,6 +38,61 @@ func (o *older) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer = `{"error":"unsupported-protocol-version","message":"m","supported":["` + strings.Join(o.speaks, `","`) + `"],"minimum":"` + o.speaks[0] + `"}`
 	}
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+}
+
+// TestSaidInAVersionsWords: what a version has no word for is offered to fewer, or
+// not at all, in every request that says what is offered. The request goes out.
+func TestSaidInAVersionsWords(t *testing.T) {
+	keys := keysOf(t)
+	one := func(id backend.ID, scope ai.OfferScope) ai.Capability {
+		c := offers[0]
+		c.BackendID, c.OfferScope = id, scope
+		return c
+	}
+	mine := []ai.Capability{one("ollama", ai.OfferPublic), one("vllm", ai.OfferNamed), one("codex-cli", ai.OfferSelf)}
+	before := slices.Clone(mine)
+	for version, want := range map[string]string{"0": "ollama public, vllm named", "2": "ollama team, vllm team, codex-cli private"} {
+		var said []string
+		d := client.New(client.Config{
+			Server: serverAt(t, "http://localhost"), Version: "1", Clock: func() time.Time { return t0 }, Spoken: client.Spoken{Version: version, At: ai.MillisOf(t0)},
+			Transport: listener(func(body []byte) {
+				var q struct {
+					Capabilities []struct{ BackendID, OfferScope string }
+				}
+				if err := json.Unmarshal(body, &q); err != nil {
+					t.Fatal(err)
+				}
+				var words []string
+				for _, c := range q.Capabilities {
+					words = append(words, c.BackendID+" "+c.OfferScope)
+				}
+				said = append(said, strings.Join(words, ", "))
+			}),
+		}).As("r", keys.Signer())
+		_, _ = d.Claim(t.Context(), 0, ai.ClaimRequest{Capabilities: mine, Max: 1})
+		_, _ = d.Heartbeat(t.Context(), 0, ai.HeartbeatRequest{Capabilities: mine})
+		_, _ = d.PairStart(t.Context(), ai.PairStartRequest{
+			Daemon: ai.Daemon{Version: "1", Label: "l", Platform: ai.PlatformLinux}, Device: ai.PublicIdentityOf(keys.Identity()), Capabilities: mine,
+		})
+		if !slices.Equal(said, []string{want, want, want}) {
+			t.Errorf("version %s says %q", version, said)
+		}
+		if !reflect.DeepEqual(mine, before) {
+			t.Fatalf("the caller's own were changed: %+v", mine)
+		}
+	}
+}
+
+// listener is a server that hears and does not answer.
+type listener func(body []byte)
+
+func (l listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		l(body)
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, err
 }
 
 // TestVersions: the newest version that both know is spoken, it is remembered,

@@ -15,18 +15,24 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/allowlist"
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/match"
 )
 
 // What this package refuses.
@@ -53,6 +59,16 @@ type Agent interface {
 	SetName(ctx context.Context, name string) error
 	Adopt(ctx context.Context, p home.Pairing) error
 	Forget(ctx context.Context, server string) error
+	// Allow and Disallow change whose jobs are taken, and Allowed lists them.
+	Allow(ctx context.Context, server string, owner ai.Owner, note string) error
+	Disallow(ctx context.Context, server string, owner ai.Owner) error
+	Allowed(ctx context.Context) ([]allowlist.Entry, error)
+	// SetTerms decides how far a backend is offered.
+	SetTerms(ctx context.Context, backend string, terms sharing.Terms) error
+	// Sites lists the sites that were approved or wait for it.
+	Sites(ctx context.Context) ([]runner.SiteStatus, error)
+	// Approve lets a site of the list be served, under the key that is in it.
+	Approve(ctx context.Context, site runner.SiteStatus) error
 	// Prove has every model in use generate a little now.
 	Prove(ctx context.Context) error
 }
@@ -95,6 +111,24 @@ func (l local) SetName(_ context.Context, name string) error  { return l.a.SetNa
 func (l local) Adopt(_ context.Context, p home.Pairing) error { return l.a.Adopt(p) }
 func (l local) Forget(_ context.Context, server string) error { return l.a.Forget(server) }
 func (l local) Prove(ctx context.Context) error               { return l.a.Prove(ctx) }
+func (l local) Allow(_ context.Context, server string, owner ai.Owner, note string) error {
+	return l.a.Allow(server, owner, note)
+}
+func (l local) Disallow(_ context.Context, server string, owner ai.Owner) error {
+	return l.a.Disallow(server, owner)
+}
+func (l local) Allowed(context.Context) ([]allowlist.Entry, error) { return l.a.Allowed() }
+func (l local) SetTerms(_ context.Context, backend string, terms sharing.Terms) error {
+	return l.a.SetTerms(backend, terms)
+}
+func (l local) Sites(context.Context) ([]runner.SiteStatus, error) { return l.a.Sites() }
+func (l local) Approve(_ context.Context, s runner.SiteStatus) error {
+	shown, err := s.Identity.Site()
+	if err != nil {
+		return err
+	}
+	return l.a.Approve(s.Server, shown)
+}
 
 const maxBody = httpd.MaxAdminBody
 
@@ -102,15 +136,33 @@ const maxBody = httpd.MaxAdminBody
 type order struct {
 	release      bool
 	name, server string
+	owner        ai.Owner
+	note         string
+	terms        *sharing.Terms
+	// shown is the key of a site that is approved.
+	shown runner.SiteIdentity
 }
 
 var orderShape = exact.Shape[order]{Fields: func(o *exact.Object, v *order) {
 	exact.OptBool(o, "release", &v.release)
 	exact.OptText(o, "name", &v.name, 1, 0)
 	exact.OptText(o, "server", &v.server, 1, 0)
+	exact.OptText(o, "owner", &v.owner, 1, 0)
+	exact.OptText(o, "note", &v.note, 1, 0)
+	exact.OptSub(o, "terms", &v.terms, termsShape)
+	exact.OptText(o, "identity", &v.shown.Identity, 1, 0)
+	exact.OptText(o, "encryption", &v.shown.Encryption, 1, 0)
+	exact.OptText(o, "encryptionSig", &v.shown.EncryptionSig, 1, 0)
 }}
 
-var orderLimits = exact.Limits{Bytes: maxBody, Depth: 1, Values: 4}
+var termsShape = exact.Shape[sharing.Terms]{Fields: func(o *exact.Object, t *sharing.Terms) {
+	exact.Word(o, "offer", &t.Scope, ai.OfferScopes())
+	exact.Bool(o, "acknowledged", &t.Acknowledged)
+	exact.Whole(o, "dailyCapCents", &t.Ceiling, 0, sharing.MaxCeiling)
+	exact.Whole(o, "centsPerMillionTokens", &t.Price, 0, sharing.MaxPrice)
+}}
+
+var orderLimits = exact.Limits{Bytes: maxBody, Depth: 2, Values: 16}
 
 // Serve adds the agent's requests to its admin socket.
 func Serve(a Agent) func(*http.ServeMux) {
@@ -119,12 +171,31 @@ func Serve(a Agent) func(*http.ServeMux) {
 			s, err := a.Status(r.Context())
 			httpd.Reply(w, s, err)
 		})
+		mux.HandleFunc("GET /agent/allowed", func(w http.ResponseWriter, r *http.Request) {
+			list, err := a.Allowed(r.Context())
+			httpd.Reply(w, list, err)
+		})
+		mux.HandleFunc("GET /agent/sites", func(w http.ResponseWriter, r *http.Request) {
+			list, err := a.Sites(r.Context())
+			httpd.Reply(w, list, err)
+		})
 		for name, do := range map[string]func(ctx context.Context, o order) error{
-			"pause":  func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
-			"resume": func(ctx context.Context, _ order) error { return a.Resume(ctx) },
-			"name":   func(ctx context.Context, o order) error { return a.SetName(ctx, o.name) },
-			"forget": func(ctx context.Context, o order) error { return a.Forget(ctx, o.server) },
-			"prove":  func(ctx context.Context, _ order) error { return a.Prove(ctx) },
+			"pause":    func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
+			"resume":   func(ctx context.Context, _ order) error { return a.Resume(ctx) },
+			"name":     func(ctx context.Context, o order) error { return a.SetName(ctx, o.name) },
+			"forget":   func(ctx context.Context, o order) error { return a.Forget(ctx, o.server) },
+			"allow":    func(ctx context.Context, o order) error { return a.Allow(ctx, o.server, o.owner, o.note) },
+			"disallow": func(ctx context.Context, o order) error { return a.Disallow(ctx, o.server, o.owner) },
+			"offer": func(ctx context.Context, o order) error {
+				if o.terms == nil {
+					return ErrRequest
+				}
+				return a.SetTerms(ctx, o.name, *o.terms)
+			},
+			"prove": func(ctx context.Context, _ order) error { return a.Prove(ctx) },
+			"approve": func(ctx context.Context, o order) error {
+				return a.Approve(ctx, runner.SiteStatus{Server: o.server, Identity: o.shown})
+			},
 		} {
 			mux.HandleFunc("POST /agent/"+name, func(w http.ResponseWriter, r *http.Request) {
 				body, err := read(r.Body)
@@ -182,6 +253,18 @@ func (r remote) Status(ctx context.Context) (s runner.Status, err error) {
 	return s, err
 }
 
+func (r remote) Sites(ctx context.Context) (list []runner.SiteStatus, err error) {
+	body, err := r.call(ctx, http.MethodGet, "sites", nil)
+	if err == nil && json.Unmarshal(body, &list) != nil {
+		err = ErrNoAnswer
+	}
+	return list, err
+}
+
+func (r remote) Approve(ctx context.Context, s runner.SiteStatus) error {
+	return r.order(ctx, "approve", order{server: s.Server, shown: s.Identity})
+}
+
 func (r remote) Look(context.Context) error { return nil }
 func (r remote) Pause(ctx context.Context, release bool) error {
 	return r.order(ctx, "pause", order{release: release})
@@ -195,6 +278,23 @@ func (r remote) Forget(ctx context.Context, server string) error {
 }
 func (r remote) Prove(ctx context.Context) error { return r.order(ctx, "prove", order{}) }
 
+func (r remote) Allow(ctx context.Context, server string, owner ai.Owner, note string) error {
+	return r.order(ctx, "allow", order{server: server, owner: owner, note: note})
+}
+func (r remote) Disallow(ctx context.Context, server string, owner ai.Owner) error {
+	return r.order(ctx, "disallow", order{server: server, owner: owner})
+}
+func (r remote) Allowed(ctx context.Context) (list []allowlist.Entry, err error) {
+	body, err := r.call(ctx, http.MethodGet, "allowed", nil)
+	if err == nil && json.Unmarshal(body, &list) != nil {
+		err = ErrNoAnswer
+	}
+	return list, err
+}
+func (r remote) SetTerms(ctx context.Context, backend string, terms sharing.Terms) error {
+	return r.order(ctx, "offer", order{name: backend, terms: &terms})
+}
+
 func (r remote) Adopt(ctx context.Context, p home.Pairing) error {
 	body, err := p.Marshal()
 	if err != nil {
@@ -207,7 +307,9 @@ func (r remote) Adopt(ctx context.Context, p home.Pairing) error {
 func (r remote) order(ctx context.Context, name string, o order) error {
 	// A word of the command line can be no text at all. The agent refuses what is
 	// left of it as it would the word.
-	o.name, o.server = strings.ToValidUTF8(o.name, "\ufffd"), strings.ToValidUTF8(o.server, "\ufffd")
+	for _, text := range []*string{&o.name, &o.server, (*string)(&o.owner), &o.note} {
+		*text = strings.ToValidUTF8(*text, "\ufffd")
+	}
 	body, err := orderShape.Append(nil, o)
 	if err != nil {
 		return ErrRequest.Because(err)
@@ -229,6 +331,6 @@ func (r remote) call(ctx context.Context, method, name string, body []byte) ([]b
 
 // registers have every refusal that an agent answers with.
 var registers = []refusal.Registry{
-	runner.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
+	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, Kinds,
 	datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }

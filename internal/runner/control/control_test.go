@@ -22,20 +22,25 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/allowlist"
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/match"
 )
 
 // holdEnv makes the test binary hold a folder until its input ends.
@@ -100,6 +105,8 @@ type fake struct {
 	asked  []any
 	err    error
 	status runner.Status
+	people []allowlist.Entry
+	sites  []runner.SiteStatus
 	// arrived, if there is one, is told of each request, which is answered only
 	// when its caller is gone.
 	arrived chan struct{}
@@ -133,6 +140,25 @@ func (f *fake) SetName(ctx context.Context, name string) error  { return f.note(
 func (f *fake) Adopt(ctx context.Context, p home.Pairing) error { return f.note(ctx, "adopt", p) }
 func (f *fake) Forget(ctx context.Context, server string) error { return f.note(ctx, "forget", server) }
 func (f *fake) Prove(ctx context.Context) error                 { return f.note(ctx, "prove") }
+func (f *fake) Sites(ctx context.Context) ([]runner.SiteStatus, error) {
+	return f.sites, f.note(ctx, "sites")
+}
+func (f *fake) Approve(ctx context.Context, s runner.SiteStatus) error {
+	return f.note(ctx, "approve", s.Server, s.Identity)
+}
+
+func (f *fake) Allow(ctx context.Context, server string, owner ai.Owner, note string) error {
+	return f.note(ctx, "allow", server, owner, note)
+}
+func (f *fake) Disallow(ctx context.Context, server string, owner ai.Owner) error {
+	return f.note(ctx, "disallow", server, owner)
+}
+func (f *fake) Allowed(ctx context.Context) ([]allowlist.Entry, error) {
+	return f.people, f.note(ctx, "allowed")
+}
+func (f *fake) SetTerms(ctx context.Context, name string, terms sharing.Terms) error {
+	return f.note(ctx, "terms", name, terms)
+}
 
 // took returns what was asked since it was last looked at.
 func (f *fake) took() []any {
@@ -193,6 +219,7 @@ func TestOrders(t *testing.T) {
 	a, f, _ := reached(t)
 	p := pairingOf(t)
 	ctx := t.Context()
+	site := runner.SiteStatus{Server: "https://app.example", Identity: runner.SiteIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"}}
 	for what, c := range map[string]struct {
 		do   func() error
 		want []any // nil for nothing
@@ -206,9 +233,20 @@ func TestOrders(t *testing.T) {
 		"forget":              {func() error { return a.Forget(ctx, "https://app.example") }, []any{"forget", "https://app.example"}},
 		"forget nothing":      {func() error { return a.Forget(ctx, "") }, []any{"forget", ""}},
 		"forget what no text": {func() error { return a.Forget(ctx, "\xff") }, []any{"forget", "\ufffd"}},
-		"prove":               {func() error { return a.Prove(ctx) }, []any{"prove"}},
-		"adopt":               {func() error { return a.Adopt(ctx, p) }, []any{"adopt", p}},
-		"look":                {func() error { return a.Look(ctx) }, nil}, // a running agent does so all the time
+		"allow":               {func() error { return a.Allow(ctx, "https://app.example", "kim", "a note") }, []any{"allow", "https://app.example", ai.Owner("kim"), "a note"}},
+		"allow no text":       {func() error { return a.Allow(ctx, "\xff", "\xff", "\xff") }, []any{"allow", "\ufffd", ai.Owner("\ufffd"), "\ufffd"}},
+		"allow nobody":        {func() error { return a.Allow(ctx, "", "", "") }, []any{"allow", "", ai.Owner(""), ""}},
+		"disallow":            {func() error { return a.Disallow(ctx, "https://app.example", "kim") }, []any{"disallow", "https://app.example", ai.Owner("kim")}},
+		"terms": {func() error {
+			return a.SetTerms(ctx, "b", sharing.Terms{Scope: ai.OfferNamed, Acknowledged: true, Ceiling: 5, Price: 7})
+		},
+			[]any{"terms", "b", sharing.Terms{Scope: ai.OfferNamed, Acknowledged: true, Ceiling: 5, Price: 7}}},
+		"no terms":        {func() error { return a.SetTerms(ctx, "b", sharing.Terms{Scope: ai.OfferSelf}) }, []any{"terms", "b", sharing.Terms{Scope: ai.OfferSelf}}},
+		"prove":           {func() error { return a.Prove(ctx) }, []any{"prove"}},
+		"adopt":           {func() error { return a.Adopt(ctx, p) }, []any{"adopt", p}},
+		"look":            {func() error { return a.Look(ctx) }, nil}, // a running agent does so all the time
+		"approve":         {func() error { return a.Approve(ctx, site) }, []any{"approve", "https://app.example", site.Identity}},
+		"approve nothing": {func() error { return a.Approve(ctx, runner.SiteStatus{}) }, []any{"approve", "", runner.SiteIdentity{}}},
 	} {
 		if err := c.do(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -244,9 +282,32 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+func TestAllowed(t *testing.T) {
+	a, f, _ := reached(t)
+	f.people = []allowlist.Entry{{Server: "https://a.example", Owner: "al\u2028", Note: "n", AddedAt: 1785499200123}, {Server: "https://b.example", Owner: "bob", AddedAt: 1}}
+	if got, err := a.Allowed(t.Context()); err != nil || !reflect.DeepEqual(got, f.people) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestSites(t *testing.T) {
+	a, f, _ := reached(t)
+	f.sites = []runner.SiteStatus{
+		{Server: "https://a.example", Fingerprint: "BYOLLM-1", State: runner.SitePending, Identity: runner.SiteIdentity{Identity: "i", Encryption: "e", EncryptionSig: "s"}, SeenAt: 1785499200123},
+		{Server: "https://a.example", Fingerprint: "BYOLLM-2", State: runner.SiteRetiring, ApprovedBy: home.BySuccession, ApprovedAt: 2, Succeeds: "BYOLLM-3", SucceededBy: "BYOLLM-4", CountsUntil: 5, ChangedAt: 6},
+	}
+	if got, err := a.Sites(t.Context()); err != nil || !reflect.DeepEqual(got, f.sites) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	f.refuse(home.ErrPairings)
+	if _, err := a.Sites(t.Context()); !errors.Is(err, home.ErrPairings) {
+		t.Errorf("%v", err)
+	}
+}
+
 // registers are those of every package whose refusals an agent passes on.
 var registers = []refusal.Registry{
-	runner.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
+	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
 }
 
 // TestRefusalsKeepTheirNames across the socket, and their details; causes stay
@@ -269,12 +330,16 @@ func TestRefusalsKeepTheirNames(t *testing.T) {
 		}
 	}
 	for _, do := range map[string]func() error{
-		"status": func() error { _, err := a.Status(t.Context()); return err },
-		"adopt":  func() error { return a.Adopt(t.Context(), pairingOf(t)) },
-		"forget": func() error { return a.Forget(t.Context(), "s") },
-		"name":   func() error { return a.SetName(t.Context(), "n") },
-		"prove":  func() error { return a.Prove(t.Context()) },
-		"pause":  func() error { return a.Pause(t.Context(), true) },
+		"status":   func() error { _, err := a.Status(t.Context()); return err },
+		"adopt":    func() error { return a.Adopt(t.Context(), pairingOf(t)) },
+		"forget":   func() error { return a.Forget(t.Context(), "s") },
+		"name":     func() error { return a.SetName(t.Context(), "n") },
+		"prove":    func() error { return a.Prove(t.Context()) },
+		"allow":    func() error { return a.Allow(t.Context(), "s", "o", "") },
+		"disallow": func() error { return a.Disallow(t.Context(), "s", "o") },
+		"allowed":  func() error { _, err := a.Allowed(t.Context()); return err },
+		"terms":    func() error { return a.SetTerms(t.Context(), "b", sharing.Terms{Scope: ai.OfferSelf}) },
+		"pause":    func() error { return a.Pause(t.Context(), true) },
 	} {
 		f.refuse(home.ErrTooMany)
 		if err := do(); !errors.Is(err, home.ErrTooMany) {
@@ -300,10 +365,13 @@ func TestRawRequests(t *testing.T) {
 		method, path, body string
 		status             int
 	}{
+		{"POST", "approve", `{"server":"s","identity":"i","encryption":"e","encryptionSig":"s"}`, 200}, {"GET", "sites", "", 200}, {"GET", "approve", "", 405}, {"POST", "sites", `{}`, 405}, {"POST", "approve", `{"identity":{}}`, 400},
 		{"POST", "pause", `{}`, 200}, {"POST", "pause", ` {"release":true} `, 200}, {"POST", "adopt", string(pairing), 200}, {"GET", "status", "", 200}, {"HEAD", "status", "", 200},
 		{"POST", "pause", ``, 400}, {"POST", "pause", `null`, 400}, {"POST", "pause", `[]`, 400}, {"POST", "pause", `{`, 400}, {"POST", "pause", `{}{}`, 400}, {"POST", "pause", `{"Release":true}`, 400},
 		{"POST", "pause", `{"release":null}`, 400}, {"POST", "pause", `{"release":"true"}`, 400}, {"POST", "pause", `{"release":true,"release":false}`, 400}, {"POST", "pause", `{"canarybird":1}`, 400},
 		{"POST", "pause", "{\"name\":\"\xff\"}", 400}, {"POST", "pause", `{"name":{}}`, 400}, {"POST", "forget", `{"server":["s"]}`, 400}, {"POST", "name", `{"name":""}`, 400},
+		{"POST", "offer", `{"name":"b"}`, 400}, {"POST", "offer", `{"name":"b","terms":{}}`, 400}, {"POST", "offer", `{"name":"b","terms":{"offer":"all","acknowledged":true,"dailyCapCents":1,"centsPerMillionTokens":1}}`, 400},
+		{"POST", "offer", `{"name":"b","terms":{"offer":"self","acknowledged":false,"dailyCapCents":-1,"centsPerMillionTokens":1}}`, 400}, {"GET", "allow", "", 405}, {"POST", "allowed", "{}", 405},
 		{"POST", "adopt", ``, 400}, {"POST", "adopt", `{}`, 400}, {"POST", "adopt", string(pairing) + "x", 400}, {"POST", "adopt", strings.Replace(string(pairing), "https", "", 1)[1:], 400},
 		{"POST", "pause", `{"name":"` + strings.Repeat("n", 4<<20-10) + `"}`, 400}, {"POST", "adopt", string(pairing) + strings.Repeat(" ", 4<<20+1-len(pairing)), 400}, // one byte too many
 		{"GET", "pause", "", 405}, {"POST", "status", `{}`, 405}, {"DELETE", "forget", "", 405}, {"GET", "adopt", "", 405}, {"PUT", "name", `{"name":"n"}`, 405},

@@ -55,6 +55,7 @@ const (
 	label      = "label"
 	paused     = "paused"
 	outbox     = "outbox"
+	scratch    = "scratch"
 )
 
 // MaxPairings bounds how many servers an agent is paired with.
@@ -97,6 +98,7 @@ func Open(dir string) (*Home, error) {
 		return nil, err
 	}
 	sweep(dir)
+	_ = os.RemoveAll(filepath.Join(dir, scratch)) // of runs that did not end
 	return &Home{dir: dir, release: release}, nil
 }
 
@@ -121,6 +123,9 @@ func (h *Home) Dir() string { return h.dir }
 // Outbox is the folder for results that are not handed in yet.
 func (h *Home) Outbox() string { return filepath.Join(h.dir, outbox) }
 
+// Scratch is the folder for the scratch folders of programs.
+func (h *Home) Scratch() string { return filepath.Join(h.dir, scratch) }
+
 // Keys returns the device's keys and makes them the first time. It returns the
 // refusals of package keyfile; a damaged file is never written over.
 func (h *Home) Keys(now time.Time) (key.DeviceKeys, error) {
@@ -144,13 +149,54 @@ func LoadKeys(dir string) (key.DeviceKeys, error) {
 	return keyfile.Load[key.DeviceRole](filepath.Join(dir, KeyFile))
 }
 
-// Site is a site that was approved on this machine.
+// Site is a site that was approved on this machine. It stays listed for the life
+// of the pairing, so that another key under its name is known for what it is.
 type Site struct {
 	Identity key.Site
 	// SignsReach is whether the site was seen to sign what a job may reach. From
 	// then on it must.
 	SignsReach bool
+	// By is how it was approved; empty means with the pairing.
+	By By
+	// At is when; zero means with the pairing.
+	At ai.Millis
+	// From is the key that it came after. It is set if and only if By is
+	// [BySuccession].
+	From ai.KeyID
+	// Next is the key that came after it, and Until is when it stops counting;
+	// empty and zero mean that it is not followed.
+	Next  ai.KeyID
+	Until ai.Millis
+	// ChangedAt is when another key was first shown under its name; zero means
+	// never.
+	ChangedAt ai.Millis
 }
+
+// By is how a site was approved.
+type By string
+
+// The ways to approve a site.
+const (
+	ByPairing    By = "pairing"    // it was there when the owner paired the machine
+	ByOwner      By = "owner"      // the owner approved it later
+	BySuccession By = "succession" // a key that was approved signed that this one comes after it
+)
+
+// Pending is a site that is offered and was not approved here.
+type Pending struct {
+	Identity key.Site
+	// SeenAt is when it was first offered under this very key.
+	SeenAt ai.Millis
+}
+
+// Bounds of a pairing.
+const (
+	// MaxSites is how many sites one pairing can have approved, those that are
+	// followed by another among them.
+	MaxSites = 256
+	// MaxPending is how many sites of one pairing can wait.
+	MaxPending = 64
+)
 
 // Pairing is one server that the agent is paired with.
 type Pairing struct {
@@ -161,7 +207,10 @@ type Pairing struct {
 	// OwnerLabel is a name for people; empty means none.
 	OwnerLabel string
 	Sites      map[ai.KeyID]Site
-	PairedAt   ai.Millis
+	// Pending are the sites that the server offered last and that were not approved
+	// here; nil means none. They are served nothing.
+	Pending  map[ai.KeyID]Pending
+	PairedAt ai.Millis
 	// Protocol is the version of the protocol that was agreed on with the server;
 	// zero means none yet.
 	Protocol Protocol
@@ -179,19 +228,48 @@ type rows struct{ list []row }
 
 type row struct {
 	Pairing
-	sites map[ai.KeyID]siteRow
+	sites   map[ai.KeyID]siteRow
+	pending map[ai.KeyID]pendingRow
 }
 
+// siteRow is a site; the identity of the embedded one is not used.
 type siteRow struct {
-	identity   ai.PublicIdentity
-	signsReach bool
+	Site
+	identity ai.PublicIdentity
+}
+
+type pendingRow struct {
+	identity ai.PublicIdentity
+	seenAt   ai.Millis
+}
+
+func identityFields(o *exact.Object, p *ai.PublicIdentity) {
+	exact.Text(o, "identity", &p.Identity, 1, 0)
+	exact.Text(o, "encryption", &p.Encryption, 1, 0)
+	exact.Text(o, "encryptionSig", &p.EncryptionSig, 1, 0)
+}
+
+// optMillis is an optional time; absent reads as zero, and zero is not written.
+func optMillis(o *exact.Object, name string, p *ai.Millis) {
+	v := exact.Opt[ai.Millis]{V: *p, Set: *p != 0}
+	exact.OptWhole(o, name, &v, 1, 0)
+	*p = v.V
 }
 
 var siteShape = exact.Shape[siteRow]{Fields: func(o *exact.Object, s *siteRow) {
-	exact.Text(o, "identity", &s.identity.Identity, 1, 0)
-	exact.Text(o, "encryption", &s.identity.Encryption, 1, 0)
-	exact.Text(o, "encryptionSig", &s.identity.EncryptionSig, 1, 0)
-	exact.OptBool(o, "signsReach", &s.signsReach)
+	identityFields(o, &s.identity)
+	exact.OptBool(o, "signsReach", &s.SignsReach)
+	exact.OptWord(o, "approvedBy", &s.By, []By{ByPairing, ByOwner, BySuccession})
+	optMillis(o, "approvedAt", &s.At)
+	exact.OptText(o, "succeeds", &s.From, 1, 64)
+	exact.OptText(o, "succeededBy", &s.Next, 1, 64)
+	optMillis(o, "countsUntil", &s.Until)
+	optMillis(o, "changedAt", &s.ChangedAt)
+}}
+
+var pendingShape = exact.Shape[pendingRow]{Fields: func(o *exact.Object, p *pendingRow) {
+	identityFields(o, &p.identity)
+	exact.Whole(o, "seenAt", &p.seenAt, 1, 0)
 }}
 
 var rowShape = exact.Shape[row]{Fields: func(o *exact.Object, r *row) {
@@ -200,6 +278,7 @@ var rowShape = exact.Shape[row]{Fields: func(o *exact.Object, r *row) {
 	exact.Text(o, "owner", &r.Owner, 1, 0)
 	exact.OptText(o, "ownerLabel", &r.OwnerLabel, 1, 0)
 	exact.Map(o, "sites", &r.sites, siteShape)
+	exact.OptMap(o, "pending", &r.pending, pendingShape)
 	exact.Whole(o, "pairedAt", &r.PairedAt, 1, 0)
 	spoken := &r.Protocol
 	if *spoken == (Protocol{}) {
@@ -241,23 +320,57 @@ func ParsePairing(text []byte) (Pairing, error) {
 }
 
 func (p Pairing) row() row {
-	sites := map[ai.KeyID]siteRow{}
+	r := row{Pairing: p, sites: map[ai.KeyID]siteRow{}}
 	for id, s := range p.Sites {
-		sites[id] = siteRow{ai.PublicIdentityOf(s.Identity), s.SignsReach}
+		r.sites[id] = siteRow{s, ai.PublicIdentityOf(s.Identity)}
 	}
-	return row{p, sites}
+	for id, s := range p.Pending {
+		if r.pending == nil {
+			r.pending = map[ai.KeyID]pendingRow{} // else it is not written
+		}
+		r.pending[id] = pendingRow{ai.PublicIdentityOf(s.Identity), s.SeenAt}
+	}
+	return r
 }
 
 func (r row) pairing() (Pairing, error) {
+	if len(r.sites) > MaxSites || len(r.pending) > MaxPending {
+		return Pairing{}, ErrPairings
+	}
 	r.Sites = map[ai.KeyID]Site{}
 	for id, s := range r.sites {
-		identity, err := s.identity.Site()
-		if err != nil || identity.Fingerprint().String() != string(id) {
+		var err error
+		if s.Identity, err = named(s.identity, id); err != nil || !s.whole() {
 			return Pairing{}, ErrPairings.Because(err)
 		}
-		r.Sites[id] = Site{identity, s.signsReach}
+		r.Sites[id] = s.Site
+	}
+	for id, s := range r.pending {
+		identity, err := named(s.identity, id)
+		if _, approved := r.sites[id]; err != nil || approved {
+			return Pairing{}, ErrPairings.Because(err)
+		}
+		if r.Pending == nil {
+			r.Pending = map[ai.KeyID]Pending{}
+		}
+		r.Pending[id] = Pending{identity, s.seenAt}
 	}
 	return r.Pairing, nil
+}
+
+// named is a site's identity, which must be the one that its id names.
+func named(p ai.PublicIdentity, id ai.KeyID) (key.Site, error) {
+	s, err := p.Site()
+	if err == nil && s.Fingerprint().String() != string(id) {
+		err = key.ErrText
+	}
+	return s, err
+}
+
+// whole reports whether what is said of a site fits together. Half of it would
+// let a key count for longer than its owner was told.
+func (s Site) whole() bool {
+	return (s.From != "") == (s.By == BySuccession) && (s.Next == "") == (s.Until == 0)
 }
 
 var rowsShape = exact.Shape[rows]{Fields: func(o *exact.Object, r *rows) {

@@ -390,6 +390,34 @@ func TestPairRefusesWhatCouldNotBeRead(t *testing.T) {
 		"nobody's identity":    func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"BYOLLM": {}} },
 		"another's name":       func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"BYOLLM": {Identity: siteOf(1)}} },
 		"a site without name":  func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"": {Identity: siteOf(1)}} },
+		"succeeds nobody":      func(p *home.Pairing) { p.Sites = oneSite(home.Site{By: home.BySuccession}) },
+		"succeeds unasked":     func(p *home.Pairing) { p.Sites = oneSite(home.Site{By: home.ByOwner, From: "BYOLLM"}) },
+		"followed for ever":    func(p *home.Pairing) { p.Sites = oneSite(home.Site{Next: "BYOLLM"}) },
+		"ends for nobody":      func(p *home.Pairing) { p.Sites = oneSite(home.Site{Until: 1}) },
+		"an unknown approval":  func(p *home.Pairing) { p.Sites = oneSite(home.Site{By: "mallory"}) },
+		"a long follower":      func(p *home.Pairing) { p.Sites = oneSite(home.Site{Next: ai.KeyID(strings.Repeat("B", 65)), Until: 1}) },
+		"too many sites": func(p *home.Pairing) {
+			for n := range home.MaxSites + 1 {
+				id := manySites(n)
+				p.Sites[ai.KeyID(id.Fingerprint().String())] = home.Site{Identity: id}
+			}
+		},
+		"too many that wait": func(p *home.Pairing) {
+			p.Pending = map[ai.KeyID]home.Pending{}
+			for n := range home.MaxPending + 1 {
+				id := manySites(n)
+				p.Pending[ai.KeyID(id.Fingerprint().String())] = home.Pending{Identity: id, SeenAt: 1}
+			}
+		},
+		"nobody waits": func(p *home.Pairing) { p.Pending = map[ai.KeyID]home.Pending{"BYOLLM": {SeenAt: 1}} },
+		"another waits": func(p *home.Pairing) {
+			p.Pending = map[ai.KeyID]home.Pending{"BYOLLM": {Identity: siteOf(9), SeenAt: 1}}
+		},
+		"waits since ever": func(p *home.Pairing) { p.Pending = map[ai.KeyID]home.Pending{nameOf(siteOf(9)): {Identity: siteOf(9)}} },
+		"waits and is approved": func(p *home.Pairing) {
+			p.Pending = map[ai.KeyID]home.Pending{nameOf(siteOf(1)): {Identity: siteOf(1), SeenAt: 1}}
+			p.Sites[nameOf(siteOf(1))] = home.Site{Identity: siteOf(1)}
+		},
 		"a name that vanishes": func(p *home.Pairing) { p.Sites = map[ai.KeyID]home.Site{"__proto__": {Identity: siteOf(1)}} },
 	} {
 		p := pairingOf("https://b.example")
@@ -401,6 +429,73 @@ func TestPairRefusesWhatCouldNotBeRead(t *testing.T) {
 		if got := pairingsOf(t, h); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s: %v", what, got)
 		}
+	}
+}
+
+func nameOf(s key.Site) ai.KeyID { return ai.KeyID(s.Fingerprint().String()) }
+
+// oneSite is a list of one site with what is said of it.
+func oneSite(s home.Site) map[ai.KeyID]home.Site {
+	s.Identity = siteOf(1)
+	return map[ai.KeyID]home.Site{nameOf(s.Identity): s}
+}
+
+// manySites is the site number n of more than a byte can count.
+func manySites(n int) key.Site {
+	k, err := key.NewKeys[key.SiteRole](strings.NewReader(strings.Repeat(fmt.Sprintf("%016d", n), 4)), time.UnixMilli(1))
+	if err != nil {
+		panic(err)
+	}
+	return k.Identity()
+}
+
+// TestSitesInTheFile: what is said of sites besides their keys are members of their
+// own, so that a file of before they were kept reads, and is written as it was.
+func TestSitesInTheFile(t *testing.T) {
+	dir := folder(t)
+	h := open(t, dir)
+	path := filepath.Join(dir, "pairings.json")
+	id := siteOf(1)
+	text := ai.PublicIdentityOf(id)
+	identity := `"identity":"` + text.Identity + `","encryption":"` + text.Encryption + `","encryptionSig":"` + text.EncryptionSig + `"`
+	next := nameOf(siteOf(2))
+	file := func(site, more string) string { // more stands behind the sites
+		return `{"version":1,"pairings":[{"server":"https://a.example","runnerId":"runner_1","owner":"alice",` +
+			`"ownerLabel":"Alice <alice@app.example>","sites":{"` + string(nameOf(id)) + `":{` + identity + site + `}}` + more + `,"pairedAt":1785499200123}]}` + "\n"
+	}
+	for _, c := range []struct {
+		site string
+		want home.Site
+	}{
+		{"", home.Site{}},
+		{`,"signsReach":true,"approvedBy":"owner","approvedAt":2`, home.Site{SignsReach: true, By: home.ByOwner, At: 2}},
+		{`,"approvedBy":"succession","approvedAt":2,"succeeds":"` + string(next) + `"`, home.Site{By: home.BySuccession, At: 2, From: next}},
+		{`,"approvedBy":"pairing","approvedAt":1,"succeededBy":"` + string(next) + `","countsUntil":3,"changedAt":4`, home.Site{By: home.ByPairing, At: 1, Next: next, Until: 3, ChangedAt: 4}},
+	} {
+		p := pairingOf("https://a.example")
+		c.want.Identity = id
+		p.Sites = map[ai.KeyID]home.Site{nameOf(id): c.want}
+		write(t, path, []byte(file(c.site, "")))
+		if got := pairingsOf(t, h); !reflect.DeepEqual(got, []home.Pairing{p}) {
+			t.Errorf("%q reads as %+v", c.site, got)
+		}
+		if err := h.Pair(p); err != nil {
+			t.Error(err)
+		}
+		if got := string(content(t, path)); got != file(c.site, "") {
+			t.Errorf("%q is written as %s", c.site, got)
+		}
+	}
+	waiting := home.Pending{Identity: siteOf(2), SeenAt: 5}
+	w := ai.PublicIdentityOf(waiting.Identity)
+	more := `,"pending":{"` + string(next) + `":{"identity":"` + w.Identity + `","encryption":"` + w.Encryption + `","encryptionSig":"` + w.EncryptionSig + `","seenAt":5}}`
+	write(t, path, []byte(file("", more)))
+	p := pairingsOf(t, h)[0]
+	if !reflect.DeepEqual(p.Pending, map[ai.KeyID]home.Pending{next: waiting}) {
+		t.Errorf("waiting: %+v", p.Pending)
+	}
+	if err := h.Pair(p); err != nil || string(content(t, path)) != file("", more) {
+		t.Errorf("%v: %s", err, content(t, path))
 	}
 }
 
@@ -623,7 +718,24 @@ func TestParsePairingIsTheInverse(t *testing.T) {
 		}
 		for _, n := range rapid.SliceOfNDistinct(rapid.Byte(), 0, 3, rapid.ID).Draw(t, "sites") {
 			id := siteOf(n)
-			p.Sites[ai.KeyID(id.Fingerprint().String())] = home.Site{Identity: id, SignsReach: rapid.Bool().Draw(t, "reach")}
+			site := home.Site{Identity: id, SignsReach: rapid.Bool().Draw(t, "reach")}
+			millis := rapid.Int64Range(1, 1<<53-1)
+			if site.By = rapid.SampledFrom([]home.By{"", home.ByPairing, home.ByOwner, home.BySuccession}).Draw(t, "by"); site.By == home.BySuccession {
+				site.From = ai.KeyID(rapid.StringN(1, 64, 64).Draw(t, "from"))
+			}
+			if rapid.Bool().Draw(t, "followed") {
+				site.Next, site.Until = ai.KeyID(rapid.StringN(1, 64, 64).Draw(t, "next")), ai.Millis(millis.Draw(t, "until"))
+			}
+			site.At, site.ChangedAt = ai.Millis(rapid.Int64Range(0, 1<<53-1).Draw(t, "approved")), ai.Millis(rapid.Int64Range(0, 1<<53-1).Draw(t, "changed"))
+			p.Sites[nameOf(id)] = site
+		}
+		for _, n := range rapid.SliceOfNDistinct(rapid.ByteRange(100, 200), 0, 3, rapid.ID).Draw(t, "waiting") {
+			if id := siteOf(n); p.Sites[nameOf(id)].Identity.IsZero() {
+				if p.Pending == nil {
+					p.Pending = map[ai.KeyID]home.Pending{}
+				}
+				p.Pending[nameOf(id)] = home.Pending{Identity: id, SeenAt: ai.Millis(rapid.Int64Range(1, 1<<53-1).Draw(t, "seen"))}
+			}
 		}
 		marshalled, err := p.Marshal()
 		if err != nil {

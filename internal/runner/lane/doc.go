@@ -17,7 +17,10 @@
 //     asks first.
 //   - A canceled run is stopped and reported as canceled (MUST CANCEL_HONORED).
 //   - A site is served while the server names it with the very key that was
-//     approved when the device was paired.
+//     approved on this machine (MUST SITES_LOCALLY_APPROVED). A key that comes
+//     after such a key by signatures is accepted once that is kept, and the one
+//     before counts for a while. A name that showed another key vouches for
+//     nothing.
 //
 // The package refuses to see payloads, keys that open, and money.
 package lane

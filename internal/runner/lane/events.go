@@ -4,8 +4,10 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/match"
 )
 
 // Event is something that happened.
@@ -19,6 +21,12 @@ type Offer struct {
 	// Capability names the owner's backend as its service.
 	Capability ai.Capability
 	Cost       backend.Cost
+	// Spend is what the owner agreed to pay for others. What is left of it is not
+	// known here.
+	Spend match.Spend
+	// Full is whether nothing more of others would be taken on now, as their budget
+	// is used up. It is then offered to its owner only, and what runs goes on.
+	Full bool
 }
 
 // Equal reports whether two offers are the same.
@@ -26,6 +34,10 @@ func (o Offer) Equal(p Offer) bool { return reflect.DeepEqual(o, p) }
 
 // Offered says what the device can do from now on; none takes everything back.
 type Offered struct{ Offers []Offer }
+
+// Allowed says whose jobs the owner takes from now on besides their own: the
+// users of this server that are on the local list.
+type Allowed struct{ Owners []ai.Owner }
 
 // Paused says whether the owner wants no new work. With Release, work in flight
 // is given back as well.
@@ -87,6 +99,15 @@ type SendDone struct {
 	Err    error
 }
 
+// Approved says that the owner approved a site, and that this is kept.
+type Approved struct{ Site key.Site }
+
+// Succeeded says that what [Succeed] asks for is kept.
+type Succeeded Succeed
+
+// Unkept says that what [Seen] asks for could not be kept. It is asked for again.
+type Unkept struct{}
+
 // ReleaseDone is the end of a [Release].
 type ReleaseDone struct{ Err error }
 
@@ -138,6 +159,22 @@ type Release struct {
 	Reason ai.ReleaseReason
 }
 
+// Seen asks for what is known of sites to be kept: all that wait for the owner, and
+// all approved ones under whose name another key was shown.
+type Seen struct {
+	Pending map[ai.KeyID]key.Site
+	Changed []ai.KeyID
+}
+
+// Succeed asks for keys to be kept as approved, each after the one before. The
+// first was approved already; the last is the one that the site has now. They are
+// not served before [Succeeded] was told, which comes before any other event.
+type Succeed struct {
+	Path []key.Site // two at least
+	// Until is when all but the last stop counting.
+	Until ai.Millis
+}
+
 // Wake asks for a [Tick] at that time or soon after. It takes the place of an
 // earlier one.
 type Wake struct{ At time.Time }
@@ -147,8 +184,9 @@ type Note struct {
 	What What
 	// Stub is set where the note is about a job.
 	Stub *ai.ClaimedStub
-	// Site is set where the note is about a site.
-	Site ai.KeyID
+	// Site is set where the note is about a site, and From where that came after
+	// another.
+	Site, From ai.KeyID
 	// Err says why, where there is a reason.
 	Err error
 }
@@ -158,22 +196,26 @@ type What string
 
 // What can happen.
 const (
-	NoteGranted     What = "granted"          // a job was taken on
-	NoteRefused     What = "refused"          // a job was refused
-	NoteLost        What = "lease-lost"       // the server took a job back
-	NoteLapsed      What = "lease-lapsed"     // a lease could not be renewed in time
-	NoteCanceled    What = "canceled"         // the app canceled a job
-	NoteAnswered    What = "answered"         // the server took a result
-	NoteNotAccepted What = "not-accepted"     // the server did not take a result
-	NoteReleased    What = "released"         // a job was given back
-	NoteShortLease  What = "lease-too-short"  // a job was given back since its lease is too short to work under
-	NoteSitePending What = "site-pending"     // a site is offered that was not approved here
-	NoteSiteChanged What = "site-key-changed" // an approved site shows another key
-	NoteSiteLeft    What = "site-withdrawn"   // an approved site is no longer offered
-	NoteNoSites     What = "serving-nothing"  // the server offers no site that is approved here
-	NoteUnreachable What = "unreachable"      // the server did not answer, or refused
-	NoteReachable   What = "reachable"        // it answers again
-	NoteRevoked     What = "revoked"          // the device was revoked
+	NoteGranted           What = "granted"            // a job was taken on
+	NoteRefused           What = "refused"            // a job was refused
+	NoteLost              What = "lease-lost"         // the server took a job back
+	NoteLapsed            What = "lease-lapsed"       // a lease could not be renewed in time
+	NoteCanceled          What = "canceled"           // the app canceled a job
+	NoteAnswered          What = "answered"           // the server took a result
+	NoteNotAccepted       What = "not-accepted"       // the server did not take a result
+	NoteReleased          What = "released"           // a job was given back
+	NoteShortLease        What = "lease-too-short"    // a job was given back since its lease is too short to work under
+	NoteSitePending       What = "site-pending"       // a site is offered that was not approved here
+	NoteSiteChanged       What = "site-key-changed"   // an approved site shows another key
+	NoteSiteLeft          What = "site-withdrawn"     // an approved site is no longer offered
+	NoteSiteApproved      What = "site-approved"      // the owner approved a site
+	NoteSiteSucceeded     What = "site-succeeded"     // a site's key came after one that was approved here
+	NoteSiteRetired       What = "site-key-retired"   // the time of a key is over that another came after
+	NoteSuccessionRefused What = "succession-refused" // a site's key is said to come after another, and that is not accepted
+	NoteNoSites           What = "serving-nothing"    // the server offers no site that is approved here
+	NoteUnreachable       What = "unreachable"        // the server did not answer, or refused
+	NoteReachable         What = "reachable"          // it answers again
+	NoteRevoked           What = "revoked"            // the device was revoked
 )
 
 // Ended says that the machine is done. Revoked means that the server revoked the
@@ -188,6 +230,8 @@ func (Abort) action()   {}
 func (Send) action()    {}
 func (Drop) action()    {}
 func (Release) action() {}
+func (Seen) action()    {}
+func (Succeed) action() {}
 func (Wake) action()    {}
 func (Note) action()    {}
 func (Ended) action()   {}

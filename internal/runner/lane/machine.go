@@ -57,19 +57,30 @@ type Config struct {
 	Owner  ai.Owner
 	// Sites are the sites that were approved on this machine.
 	Sites map[ai.KeyID]key.Site
+	// Followed are those of Sites that another key came after, and Changed those
+	// under whose name another key was shown.
+	Followed map[ai.KeyID]Followed
+	Changed  map[ai.KeyID]bool
+	// Pending are the sites that are known to wait for the owner.
+	Pending map[ai.KeyID]key.Site
 	// Concurrency is how many jobs run at once, 1 to [MaxConcurrency].
 	Concurrency int
+	// Allowed are the users of the server that are on the local list.
+	Allowed []ai.Owner
+	// OthersUnits bounds the text of what other people ask, in UTF-16 code units.
+	OthersUnits int
 	// Paused is whether it begins paused.
 	Paused bool
 }
 
 // Machine is the state of one device at one server. It is used by one goroutine.
 type Machine struct {
-	c      Config
-	rand   *rand.Rand
-	offers []Offer
-	served map[ai.KeyID]bool
-	jobs   map[ai.LeaseID]*job
+	c       Config
+	rand    *rand.Rand
+	offers  []Offer
+	allowed map[ai.Owner]bool
+	served  map[ai.KeyID]bool
+	jobs    map[ai.LeaseID]*job
 
 	beat, claim request
 	took        time.Time           // when a job was last taken on; zero means never
@@ -84,7 +95,10 @@ type Machine struct {
 	answered         time.Time
 	noSites          bool
 	told             map[ai.KeyID]What // what the owner was told about a site
-	back             []giveBack        // grants to give back
+	offered, pending map[ai.KeyID]key.Site
+	changed          int        // how many of c.Changed were to be kept
+	kept             bool       // pending and changed are
+	back             []giveBack // grants to give back
 	releasing        bool
 	past             map[ai.LeaseID]bool // leases that ended, which are not worked under again
 	stopping, ended  bool
@@ -104,6 +118,8 @@ type request struct {
 	next  time.Time
 	fails int
 	max   int // jobs that a claim asks for
+	// ownerOnly is whether a claim asks for the owner's own jobs only.
+	ownerOnly bool
 }
 
 // giveBack is one grant that is to be given back.
@@ -114,8 +130,9 @@ type giveBack struct {
 
 // job is one grant that the machine works under.
 type job struct {
-	stub ai.ClaimedStub
-	done bool // its result is kept
+	stub  ai.ClaimedStub
+	offer Offer // what it was taken on under; zero for a result of an earlier run
+	done  bool  // its result is kept
 	// heldUntil is until when the lease is known to be held.
 	heldUntil time.Time
 	canceled  bool
@@ -135,8 +152,19 @@ func New(c Config, rand *rand.Rand, now time.Time) *Machine {
 	m := &Machine{
 		c: c, rand: rand, served: map[ai.KeyID]bool{}, jobs: map[ai.LeaseID]*job{}, told: map[ai.KeyID]What{}, past: map[ai.LeaseID]bool{},
 	}
+	m.c.Sites, m.c.Followed, m.c.Changed = own(c.Sites), own(c.Followed), own(c.Changed)
+	m.pending, m.changed, m.kept = own(c.Pending), len(c.Changed), true
 	m.beat.next, m.claim.next = now, now
+	m.allow(c.Allowed)
 	return m
+}
+
+// own is a copy of a map, and an empty one of none.
+func own[V any](of map[ai.KeyID]V) map[ai.KeyID]V {
+	if of == nil {
+		return map[ai.KeyID]V{}
+	}
+	return maps.Clone(of)
 }
 
 // Step takes in what happened at now and returns what to do, in order. Times
@@ -323,7 +351,7 @@ func (m *Machine) planBeat() {
 	}
 	m.seq++
 	*b = request{seq: m.seq, sent: m.now, fails: b.fails}
-	q := ai.HeartbeatRequest{RunnerID: m.c.Runner, Capabilities: m.capabilities(), ActiveLeases: []ai.Grant{}, Paused: m.c.Paused}
+	q := ai.HeartbeatRequest{RunnerID: m.c.Runner, Capabilities: m.capabilities(false), ActiveLeases: []ai.Grant{}, Paused: m.c.Paused}
 	m.covers = map[ai.LeaseID]bool{}
 	working := false
 	m.each(func(j *job) {
@@ -339,15 +367,20 @@ func (m *Machine) planBeat() {
 	m.do(Beat{Seq: b.seq, Wait: b.wait, Request: q})
 }
 
-// capabilities are what is offered now. A paused device offers nothing, which is
-// how it says so in a version that has no other word for it.
-func (m *Machine) capabilities() []ai.Capability {
+// capabilities are what is offered now, or what is of it to the owner alone. A
+// paused device offers nothing, which is how it says so in a version that has no
+// other word for it.
+func (m *Machine) capabilities(ownerOnly bool) []ai.Capability {
 	list := make([]ai.Capability, 0, len(m.offers))
 	if m.c.Paused {
 		return list
 	}
 	for _, o := range m.offers {
-		list = append(list, o.Capability)
+		c := o.Capability
+		if o.Full || ownerOnly {
+			c.OfferScope = ai.OfferSelf
+		}
+		list = append(list, c)
 	}
 	return list
 }
@@ -362,13 +395,17 @@ func (m *Machine) free() int {
 
 func (m *Machine) planClaim() {
 	c := &m.claim
+	crowded := m.crowded()
+	if c.seq != 0 && c.ownerOnly && !crowded {
+		m.claimAnew(m.now) // a place for others is free again
+	}
 	if c.seq != 0 || m.now.Before(c.next) || m.free() <= 0 {
 		return
 	}
 	m.seq++
-	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free()}
+	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free(), ownerOnly: crowded}
 	m.do(Claim{Seq: c.seq, Wait: c.wait, Request: ai.ClaimRequest{
-		RunnerID: m.c.Runner, Capabilities: m.capabilities(), Max: int64(m.free()),
+		RunnerID: m.c.Runner, Capabilities: m.capabilities(crowded), Max: int64(m.free()),
 	}})
 }
 
@@ -428,6 +465,7 @@ func (e Offered) apply(m *Machine) {
 		return
 	}
 	m.offers = slices.Clone(e.Offers)
+	m.dismiss()
 	m.want(m.now)
 	m.claimAnew(m.now)
 }
@@ -440,6 +478,19 @@ func (m *Machine) claimAnew(next time.Time) {
 		m.claim.seq = 0
 	}
 	m.claim.next = next
+}
+
+func (m *Machine) allow(owners []ai.Owner) {
+	m.allowed = map[ai.Owner]bool{}
+	for _, owner := range owners {
+		m.allowed[owner] = true
+	}
+}
+
+func (e Allowed) apply(m *Machine) {
+	m.allow(e.Owners)
+	// Who was taken off the list is served no longer, also by what runs already.
+	m.dismiss()
 }
 
 func (e Paused) apply(m *Machine) {
@@ -529,7 +580,7 @@ func (e BeatDone) apply(m *Machine) {
 	}
 	m.reachable, m.asked, m.answered = true, true, m.now
 	m.offset, m.timed = e.Answer.ServerTime.Time().Sub(m.now), true
-	m.sites(e.Answer.Sites)
+	m.sites(e.Answer)
 	m.renewed(sent, e.Answer)
 	next := sent.Add(m.interval())
 	if held && len(m.jobs) > 0 {
@@ -558,63 +609,6 @@ func (m *Machine) renewed(sent time.Time, a ai.HeartbeatResponse) {
 			m.note(NoteCanceled, j, nil)
 			m.do(Abort{Lease: g.LeaseID, Canceled: true})
 		}
-	}
-}
-
-// sites takes in which sites the server offers. A site is served while it is
-// offered with the very key that was approved here (MUST
-// SITES_LOCALLY_APPROVED).
-func (m *Machine) sites(offered map[ai.KeyID]ai.PublicIdentity) {
-	served := map[ai.KeyID]bool{}
-	for _, id := range slices.Sorted(maps.Keys(offered)) {
-		approved, known := m.c.Sites[id]
-		got, err := offered[id].Site()
-		switch {
-		case err != nil || string(id) != got.Fingerprint().String() || known && got != approved:
-			// A site that is served stays so under the key that was approved.
-			served[id] = known && m.served[id]
-			m.tell(id, NoteSiteChanged, err)
-		case !known:
-			m.tell(id, NoteSitePending, nil)
-		default:
-			served[id] = true
-			delete(m.told, id)
-		}
-	}
-	maps.DeleteFunc(served, func(_ ai.KeyID, yes bool) bool { return !yes })
-	var back []*job
-	m.each(func(j *job) {
-		if !served[j.stub.Site] {
-			back = append(back, j)
-		}
-	})
-	for id := range m.told {
-		if _, still := offered[id]; !still {
-			delete(m.told, id)
-		}
-	}
-	for id := range m.c.Sites {
-		if m.served[id] && !served[id] {
-			m.tell(id, NoteSiteLeft, nil)
-		}
-	}
-	m.release(ai.ReleaseRevoked, back...)
-	for _, j := range back {
-		m.stop(j)
-	}
-	if none := len(served) == 0; none != m.noSites {
-		if m.noSites = none; none {
-			m.do(Note{What: NoteNoSites})
-		}
-	}
-	m.served = served
-}
-
-// tell tells the owner something about a site, once.
-func (m *Machine) tell(id ai.KeyID, what What, err error) {
-	if m.told[id] != what && len(m.told) < maxTold {
-		m.told[id] = what
-		m.do(Note{What: what, Site: id, Err: err})
 	}
 }
 
@@ -669,7 +663,7 @@ func (m *Machine) take(grants []ai.ClaimedStub, most int) (taken int) {
 		}
 		j := &job{stub: s, heldUntil: m.until(s.Lease)}
 		switch offer, err := m.Admit(s); {
-		case i >= most || len(m.jobs) >= m.c.Concurrency:
+		case i >= most || len(m.jobs) >= m.c.Concurrency || err == nil && m.foreign(s) && m.crowded():
 			// More than was asked for, or than is wanted now.
 			surplus = append(surplus, j)
 		case err != nil:
@@ -679,6 +673,7 @@ func (m *Machine) take(grants []ai.ClaimedStub, most int) (taken int) {
 			m.note(NoteShortLease, j, nil)
 			surplus = append(surplus, j)
 		default:
+			j.offer = offer
 			m.jobs[s.Lease.ID] = j
 			m.note(NoteGranted, j, nil)
 			m.do(Work{Stub: s, Offer: offer})

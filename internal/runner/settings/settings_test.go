@@ -14,11 +14,12 @@ import (
 
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/exact"
-	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/settings"
+	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/match"
 )
 
 // file is a configuration file with the agent's section.
@@ -49,6 +50,7 @@ func settingsOf(t testing.TB, text string) settings.Settings {
 
 var defaults = settings.Settings{
 	Routes: map[ai.Kind]settings.Route{}, Concurrency: 2, MaxTime: 10 * time.Minute, MaxOutput: 4 << 20, KeepPrompts: true,
+	Community: settings.Community{JobsPerHour: 20, JobsPerDay: 100, MaxTime: 2 * time.Minute, MaxOutput: 262144, MaxPayload: 100000},
 }
 
 func TestDefaults(t *testing.T) {
@@ -84,6 +86,17 @@ func TestGood(t *testing.T) {
 			s.Routes[ai.KindGenerate] = settings.Route{Backend: "a", Model: strings.Repeat("m", 256)}
 			s.Routes[ai.KindChat] = settings.Route{Backend: "a", Model: "c"}
 		},
+		`{"backends":{"a":{"backend":"ollama","offer":"public"},"b":{"backend":"openai","offer":"named","spend":{"acknowledged":true,"dailyCapCents":1,"centsPerMillionTokens":100000000}}}}`: func(s *settings.Settings) {
+			s.Backends = map[string]settings.Backend{
+				"a": {ID: "ollama", Terms: sharing.Terms{Scope: ai.OfferPublic}},
+				"b": {ID: "openai", Terms: sharing.Terms{Scope: ai.OfferNamed, Acknowledged: true, Ceiling: 1, Price: 100000000}},
+			}
+		},
+		`{"community":{}}`: func(*settings.Settings) {},
+		`{"community":{"maxJobsPerHour":1,"maxJobsPerDay":2,"maxWallClockMs":3,"maxOutputBytes":4,"maxPayloadChars":5}}`: func(s *settings.Settings) {
+			s.Community = settings.Community{JobsPerHour: 1, JobsPerDay: 2, MaxTime: 3 * time.Millisecond, MaxOutput: 4, MaxPayload: 5}
+		},
+		`{"community":{"maxPayloadChars":4000000}}`:     func(s *settings.Settings) { s.Community.MaxPayload = 4000000 },
 		`{"concurrency":1}`:                             func(s *settings.Settings) { s.Concurrency = 1 },
 		`{"concurrency":32}`:                            func(s *settings.Settings) { s.Concurrency = 32 },
 		`{"limits":{"maxWallClockMs":1}}`:               func(s *settings.Settings) { s.MaxTime = time.Millisecond },
@@ -111,12 +124,21 @@ func backends(n int) string {
 	return `{"backends":{` + strings.Join(list, ",") + `}}`
 }
 
-// TestEveryBackend of the table is taken, or is a program.
+// TestEveryBackend of the table is taken. A program has no address and no key.
 func TestEveryBackend(t *testing.T) {
 	for _, id := range backend.IDs() {
-		_, err := fileShape.Read([]byte(`{"agent":{"backends":{"a":{"backend":"`+string(id)+`"}}}}`), limits)
-		if row, _ := backend.Find(id); (row.Class == backend.Process) != errors.Is(err, modelserver.ErrProcessClass) || row.Class == backend.HTTP && err != nil {
+		read := func(more string) error {
+			_, err := fileShape.Read([]byte(`{"agent":{"backends":{"a":{"backend":"`+string(id)+`"`+more+`}}}}`), limits)
+			return err
+		}
+		if err := read(""); err != nil {
 			t.Errorf("%s: %v", id, err)
+		}
+		row, _ := backend.Find(id)
+		for _, more := range []string{`,"baseUrl":"http://127.0.0.1/v1"`, `,"apiKeyEnv":"K"`} {
+			if err := read(more); (row.Class == backend.Process) != errors.Is(err, settings.ErrProgram) || row.Class == backend.HTTP && err != nil {
+				t.Errorf("%s%s: %v", id, more, err)
+			}
 		}
 	}
 	if got := len(settingsOf(t, backends(settings.MaxBackends)).Backends); got != 64 {
@@ -128,6 +150,10 @@ func TestEveryBackend(t *testing.T) {
 // of the section is used.
 func TestRefused(t *testing.T) {
 	one := func(members string) string { return `{"backends":{"a":{"backend":"ollama",` + members + `}}}` }
+	metered := func(members string) string { return `{"backends":{"a":{"backend":"openai",` + members + `}}}` }
+	remote := func(members string) string {
+		return `{"backends":{"a":{"backend":"openai-http","baseUrl":"https://gpu.example/v1",` + members + `}}}`
+	}
 	type fault struct {
 		rule *refusal.Kind
 		path string
@@ -165,7 +191,6 @@ func TestRefused(t *testing.T) {
 		`{"backends":{"a":"ollama"}}`:                                         {exact.ErrType, "agent.backends[0]"},
 		`{"backends":{"a":{"backend":"mlx"},"b":{}}}`:                         {exact.ErrMissing, "agent.backends[1].backend"},
 		`{"backends":{"a":{"backend":"Ollama"}}}`:                             {exact.ErrMember, "agent.backends[0].backend"},
-		`{"backends":{"a":{"backend":"codex-cli"}}}`:                          {modelserver.ErrProcessClass, "agent.backends[0]"},
 		`{"backends":{"":{"backend":"mlx"}}}`:                                 {exact.ErrRange, "agent.backends[0]"},
 		`{"backends":{"__proto__":{"backend":"mlx"}}}`:                        {exact.ErrRange, "agent.backends[0]"},
 		`{"backends":{"` + strings.Repeat("n", 129) + `":{"backend":"mlx"}}}`: {exact.ErrRange, "agent"},
@@ -184,19 +209,33 @@ func TestRefused(t *testing.T) {
 		one(`"apiKeyEnv":"A=B"`):                              {settings.ErrKeyEnv, "agent.backends[0]"},
 		one(`"apiKeyEnv":"A\u0000"`):                          {settings.ErrKeyEnv, "agent.backends[0]"},
 
-		// What is not built yet is not taken for in force.
-		one(`"offer":"named"`):                        {settings.ErrSharing, "agent.backends[0]"},
-		one(`"offer":"public"`):                       {settings.ErrSharing, "agent.backends[0]"},
-		one(`"offer":"everyone"`):                     {exact.ErrMember, "agent.backends[0].offer"},
-		one(`"offer":""`):                             {exact.ErrMember, "agent.backends[0].offer"},
-		one(`"offer":"self","spend":{}`):              {settings.ErrSharing, "agent.backends[0]"},
-		one(`"spend":{"dailyCapCents":[{"a":1}]}`):    {settings.ErrSharing, "agent.backends[0]"},
-		one(`"spend":0`):                              {exact.ErrType, "agent.backends[0].spend"},
-		`{"community":{}}`:                            {settings.ErrSharing, "agent"},
-		`{"community":{"maxJobsPerDay":1}}`:           {settings.ErrSharing, "agent"},
-		`{"community":null}`:                          {exact.ErrType, "agent.community"},
-		`{"backends":{"a":{"backend":"claude-cli"}}}`: {modelserver.ErrProcessClass, "agent.backends[0]"},
-		`{"backends":{"b":{"backend":"mlx"},"a":{"backend":"claude-cli","offer":"public"}}}`: {modelserver.ErrProcessClass, "agent.backends[1]"},
+		// What its cost forbids is not taken for in force.
+		one(`"offer":"everyone"`):                                 {exact.ErrMember, "agent.backends[0].offer"},
+		one(`"offer":""`):                                         {exact.ErrMember, "agent.backends[0].offer"},
+		one(`"offer":"private"`):                                  {exact.ErrMember, "agent.backends[0].offer"},
+		one(`"spend":0`):                                          {exact.ErrType, "agent.backends[0].spend"},
+		one(`"spend":{"cap":1}`):                                  {exact.ErrUnknown, "agent.backends[0].spend"},
+		one(`"spend":{"acknowledged":1}`):                         {exact.ErrType, "agent.backends[0].spend.acknowledged"},
+		one(`"spend":{"dailyCapCents":0}`):                        {exact.ErrRange, "agent.backends[0].spend.dailyCapCents"},
+		one(`"spend":{"dailyCapCents":1.5}`):                      {exact.ErrRange, "agent.backends[0].spend.dailyCapCents"},
+		one(`"spend":{"dailyCapCents":100000001}`):                {exact.ErrRange, "agent.backends[0].spend.dailyCapCents"},
+		one(`"spend":{"centsPerMillionTokens":0}`):                {exact.ErrRange, "agent.backends[0].spend.centsPerMillionTokens"},
+		one(`"spend":{"centsPerMillionTokens":100000001}`):        {exact.ErrRange, "agent.backends[0].spend.centsPerMillionTokens"},
+		one(`"cost":"free"`):                                      {exact.ErrUnknown, "agent.backends[0]"}, // MUST COST_NOT_CONFIGURABLE
+		metered(`"offer":"named"`):                                {match.ErrNoConsent, "agent.backends[0]"},
+		metered(`"offer":"named","spend":{"dailyCapCents":5}`):    {match.ErrNoConsent, "agent.backends[0]"},
+		metered(`"offer":"named","spend":{"acknowledged":true}`):  {sharing.ErrNoCeiling, "agent.backends[0]"},
+		metered(`"offer":"public","spend":{"acknowledged":true}`): {sharing.ErrNoCeiling, "agent.backends[0]"},
+		remote(`"offer":"public"`):                                {match.ErrNoConsent, "agent.backends[0]"}, // MUST REMOTE_IS_NEVER_FREE
+		`{"community":null}`:                                      {exact.ErrType, "agent.community"},
+		`{"community":{"maxJobs":1}}`:                             {exact.ErrUnknown, "agent.community"},
+		`{"community":{"maxJobsPerDay":0}}`:                       {exact.ErrRange, "agent.community.maxJobsPerDay"},
+		`{"community":{"maxJobsPerHour":1000001}}`:                {exact.ErrRange, "agent.community.maxJobsPerHour"},
+		`{"community":{"maxWallClockMs":0}}`:                      {exact.ErrRange, "agent.community.maxWallClockMs"},
+		`{"community":{"maxOutputBytes":16777217}}`:               {exact.ErrRange, "agent.community.maxOutputBytes"},
+		`{"community":{"maxPayloadChars":4000001}}`:               {exact.ErrRange, "agent.community.maxPayloadChars"},
+		`{"backends":{"a":{"backend":"claude-cli","offer":"named","spend":{"acknowledged":true,"dailyCapCents":9}}}}`: {match.ErrSubscription, "agent.backends[0]"}, // MUST SUBSCRIPTION_SELF_LOCK
+		`{"backends":{"b":{"backend":"mlx"},"a":{"backend":"claude-cli","offer":"public"}}}`:                          {match.ErrSubscription, "agent.backends[1]"},
 
 		`{"routes":[]}`:                                                                          {exact.ErrType, "agent.routes"},
 		`{"routes":{"llm.embed":{}}}`:                                                            {exact.ErrUnknown, "agent.routes"},
@@ -250,6 +289,18 @@ func TestRoutesNameBackends(t *testing.T) {
 	}
 }
 
+// TestModelCostsMoreThanItsBackend: terms that hold for a free server do not for a
+// model of it that a paid service runs.
+func TestModelCostsMoreThanItsBackend(t *testing.T) {
+	const text = `{"backends":{"a":{"backend":"ollama","offer":"named"}},"routes":{"llm.chat":{"backend":"a","model":"%s"}}}`
+	if _, err := section(t, fmt.Sprintf(text, "big")).Settings(); err != nil {
+		t.Error(err)
+	}
+	if _, err := section(t, fmt.Sprintf(text, "big:cloud")).Settings(); !errors.Is(err, match.ErrNoConsent) {
+		t.Error(err)
+	}
+}
+
 // TestSettingsShareNothing: two uses of one section do not write into each
 // other.
 func TestSettingsShareNothing(t *testing.T) {
@@ -276,7 +327,7 @@ func TestShapeServesBothWays(t *testing.T) {
 		var members []string
 		some := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		if some("backends") {
-			members = append(members, `"backends":{"a":{"backend":"mlx","baseUrl":"http://h/v1","apiKeyEnv":"K"},"b":{"backend":"openai","offer":"self"}}`)
+			members = append(members, `"backends":{"a":{"backend":"mlx","baseUrl":"http://h/v1","apiKeyEnv":"K"},"b":{"backend":"openai","offer":"named","spend":{"acknowledged":true,"dailyCapCents":3}}}`)
 		}
 		if some("routes") {
 			members = append(members, rapid.SampledFrom([]string{
@@ -292,6 +343,9 @@ func TestShapeServesBothWays(t *testing.T) {
 		}
 		if some("ingress") {
 			members = append(members, rapid.SampledFrom([]string{`"ingress":{}`, `"ingress":{"keepSelfPrompts":false}`, `"ingress":{"keepSelfPrompts":true}`}).Draw(t, "which"))
+		}
+		if some("community") {
+			members = append(members, rapid.SampledFrom([]string{`"community":{}`, `"community":{"maxJobsPerDay":8,"maxPayloadChars":9}`}).Draw(t, "which"))
 		}
 		members = rapid.Permutation(members).Draw(t, "order")
 		file := []byte("{" + strings.Join(members, ",") + "}")

@@ -12,6 +12,7 @@ import (
 func (d *Dialect) Codec() ai.Codec {
 	return ai.Codec{
 		Version: d.Version, Audiences: slices.Clone(d.Audiences.Values),
+		Offers: slices.Clone(d.Offers.Values), Backends: slices.Clone(d.Backends),
 
 		PairRequest:       message(d.pairRequest(), ai.MaxBody),
 		PairStartResponse: message(pairStartResponse, ai.MaxBody),

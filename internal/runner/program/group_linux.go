@@ -1,0 +1,120 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepare asks for a process group, and for the program's death with the agent's.
+func prepare(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// group is a program and what it started, as long as that stays in its process
+// group.
+type group struct {
+	pid int
+	// exited is closed when the program itself has ended. It is reaped by finish
+	// only, so that its number stays its group's until then.
+	exited chan struct{}
+	reap   chan struct{}
+	code   chan int
+}
+
+// launch starts the program and stays on its thread until it is reaped: the
+// kernel takes the end of the thread that started a process for its parent's.
+func launch(cmd *exec.Cmd) (*group, error) {
+	g := &group{exited: make(chan struct{}), reap: make(chan struct{}), code: make(chan int, 1)}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		g.pid = cmd.Process.Pid
+		started <- nil
+		for {
+			err := unix.Waitid(unix.P_PID, g.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			if !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		close(g.exited)
+		<-g.reap
+		_ = cmd.Wait()
+		g.code <- cmd.ProcessState.ExitCode()
+	}()
+	return g, <-started
+}
+
+func (g *group) ask() { _ = unix.Kill(-g.pid, unix.SIGTERM) }
+
+func (g *group) kill() { _ = unix.Kill(-g.pid, unix.SIGKILL) }
+
+// finish reaps the program, which has exited, and returns its exit code.
+func (g *group) finish() int {
+	close(g.reap)
+	return <-g.code
+}
+
+const (
+	// sweeps is how often processes are looked for that left a group. One that
+	// starts another while it is looked for is found by the next.
+	sweeps = 8
+	// maxEnvironment bounds what is read of a process.
+	maxEnvironment = 1 << 20
+)
+
+// sweep kills the processes of this user that have the run's folder in their
+// environment, in whatever group or session they are.
+func sweep(scratch string) {
+	mark := []byte("\x00TMPDIR=" + scratch + "\x00")
+	for range sweeps {
+		if !killMarked(mark) {
+			return
+		}
+	}
+}
+
+func killMarked(mark []byte) (found bool) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() && killOne(pid, mark) {
+			found = true
+		}
+	}
+	return found
+}
+
+// killOne kills a process that has the mark. The handle is taken before it is
+// looked at, so that a number that was given anew meets nobody.
+func killOne(pid int, mark []byte) bool {
+	handle, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(handle)
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	env, err := io.ReadAll(io.LimitReader(f, maxEnvironment))
+	if err != nil || !bytes.Contains(append([]byte{0}, env...), mark) {
+		return false
+	}
+	return unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0) == nil
+}
