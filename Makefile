@@ -35,13 +35,13 @@ test: check ## run the checks, then every test with the race detector, and list 
 		race=; echo "test: there is no C compiler, so the tests run without the race detector"; \
 	fi; \
 	set -x; go test $$race ./...; \
-	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose; fi; \
+	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/runner/ledger; fi; \
 	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod
 	@go run ./internal/tools/mutate -list
 
 # A build with kill points kills itself at the worst moments, which no other test may meet.
-# The race detector changes what is allocated and makes the largest messages slow, so those tests
-# skip under it and run once more without.
+# The race detector changes what is allocated and makes the largest messages and the database slow, so
+# those tests skip or do less under it and run once more without.
 
 # MUST=CLAIM_ATOMIC runs the changes of one MUST.
 .PHONY: mutate

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,8 @@ func TestKillPoints(t *testing.T) {
 				killWhilePairing(t, p)
 			case killpoint.SiteWebhookSent:
 				killWhileTelling(t, p)
+			case killpoint.AgentLogReduced:
+				killWhileReducing(t, p)
 			default:
 				killWhileWorking(t, p)
 			}
@@ -208,6 +211,47 @@ func killWhileTelling(t *testing.T, p killpoint.Point) {
 		t.Errorf("delivered %v, and after the kill %v", first, again)
 	}
 	until(t, "it is recorded", func() bool { return s.metric("allod_site_webhooks_waiting") == "0" })
+}
+
+// killWhileReducing kills the agent when the text of old prompts is out of a copy of
+// its log, and not out of the log: nothing is lost, and the next start does it.
+func killWhileReducing(t *testing.T, p killpoint.Point) {
+	m := newModel(t)
+	s := serve(t, filepath.Join(t.TempDir(), "data"), "--limits", "off")
+	a := newMachine(t, m)
+	a.pair(s, s.url)
+	path := filepath.Join(a.home, "ingress.log")
+	line := func(prompt string) string {
+		return `{"type":"prompt","at":"2020-01-01T00:00:00Z","server":"https://a.example","jobId":"old","audience":"public","owner":"bob","promptHash":"aa"` + prompt + "}\n"
+	}
+	const own = `{"type":"prompt","at":"2020-01-01T00:00:00Z","server":"https://a.example","jobId":"own","audience":"self","owner":"alice","prompt":"mine"}` + "\n"
+	before := line(`,"prompt":"canary"`) + own
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	content := func() string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	t.Setenv("ALLOD_KILLPOINT", string(p))
+	a.run()
+	t.Setenv("ALLOD_KILLPOINT", "")
+	killed(t, a.cmd)
+	if got := content(); got != before {
+		t.Errorf("after the kill the log is %q", got)
+	}
+	if out := a.do("agent", "log"); strings.Count(out, "runs") != 2 {
+		t.Errorf("after the kill the log says\n%s", out)
+	}
+	a.works(s)
+	until(t, "the text is gone", func() bool { return strings.HasPrefix(content(), line("")+own) })
+	left, err := filepath.Glob(filepath.Join(a.home, "*.tmp"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
 }
 
 // works runs the agent and has it answer.

@@ -26,6 +26,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/outbox"
 	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
@@ -75,6 +76,7 @@ func All() []refusal.Registry {
 		home.Kinds,
 		outbox.Kinds,
 		ingress.Kinds,
+		ledger.Kinds,
 		control.Kinds,
 		confine.Kinds,
 		service.Kinds,

@@ -79,7 +79,7 @@ func newAgent(env Env) *cobra.Command {
 and keeps a log of everything that ran. Its folder is ALLOD_HOME, or allod in your
 configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
-	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentLog(env), newAgentPause(env),
+	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentJobs(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
 		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSites(env), newAgentApprove(env),
 		newAgentInstall(env), newAgentStart(env), newAgentStop(env), newAgentUninstall(env), newAgentService(env))
@@ -87,14 +87,21 @@ configuration folder.`,
 
 func newAgentRun(env Env) *cobra.Command {
 	var f agentFlags
-	return f.add(&cobra.Command{
-		Use:     "run",
-		Short:   "Run the agent until it is stopped",
+	var plain bool
+	cmd := f.add(&cobra.Command{
+		Use:   "run",
+		Short: "Run the agent until it is stopped",
+		Long: `Runs the agent until it is stopped. On a terminal it shows below its log what runs now
+and what ended last; --plain, NO_COLOR or TERM=dumb leave that out.`,
 		Example: "  allod agent run",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewTextHandler(env.Err, nil))
-			c, err := f.agentConfig(env, log)
+			asJSON, err := cmd.Flags().GetBool("json")
+			if err != nil {
+				return err
+			}
+			out := newConsole(env, plain || asJSON)
+			c, err := f.agentConfig(env, out.log)
 			if err != nil {
 				return err
 			}
@@ -103,20 +110,24 @@ func newAgentRun(env Env) *cobra.Command {
 				return err
 			}
 			defer a.Close()
-			return serveAgent(cmd.Context(), env, c, a, log)
+			return serveAgent(cmd.Context(), env, c, a, out)
 		},
 	})
+	cmd.Flags().BoolVar(&plain, "plain", false, plainUsage)
+	return cmd
 }
 
+const plainUsage = "write a log and nothing else, on a terminal too"
+
 // serveAgent runs an agent with its admin socket.
-func serveAgent(ctx context.Context, env Env, c runner.Config, a *runner.Agent, log *slog.Logger) error {
-	stop, err := serveSocket(ctx, c, a, log)
+func serveAgent(ctx context.Context, env Env, c runner.Config, a *runner.Agent, out console) error {
+	stop, err := serveSocket(ctx, c, a, out.log)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	warnRoot(env.Err)
-	return a.Run(ctx)
+	return out.run(ctx, a)
 }
 
 // serveSocket answers the owner's commands until stop is called.
@@ -150,7 +161,7 @@ const rootWarning = "the agent runs as root and need not. Run it as an ordinary 
 func newConnect(env Env) *cobra.Command {
 	var f agentFlags
 	var name, origin string
-	var pairOnly bool
+	var pairOnly, plain bool
 	cmd := f.add(&cobra.Command{
 		Use:   "connect URL",
 		Short: "Pair this machine with a site by a short code, then run the agent",
@@ -164,6 +175,7 @@ the pairing over; else this command becomes the agent.`,
 	cmd.Flags().StringVar(&name, "name", "", "how you tell this machine apart; by default its saved name, or user@host")
 	cmd.Flags().StringVar(&origin, "verification-origin", "", "another site that may approve, where the app sends you to one you know")
 	cmd.Flags().BoolVar(&pairOnly, "pair-only", false, "pair and stop, without running the agent")
+	cmd.Flags().BoolVar(&plain, "plain", false, plainUsage)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := runner.Pairing{Name: name, Version: env.Version}
 		var err error
@@ -184,15 +196,15 @@ the pairing over; else this command becomes the agent.`,
 		if err != nil {
 			return err
 		}
-		return connect(cmd.Context(), env, f, p, pairOnly, asJSON)
+		return connect(cmd.Context(), env, f, p, pairOnly, plain, asJSON)
 	}
 	return cmd
 }
 
 // connect pairs, through the running agent or as the agent to be.
-func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairOnly, asJSON bool) error {
-	log := slog.New(slog.NewTextHandler(env.Err, nil))
-	c, err := f.agentConfig(env, log)
+func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairOnly, plain, asJSON bool) error {
+	out := newConsole(env, plain || asJSON)
+	c, err := f.agentConfig(env, out.log)
 	if err != nil {
 		return err
 	}
@@ -203,7 +215,7 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 	defer done()
 	if own != nil {
 		// The owner's other commands work while this one waits.
-		stop, err := serveSocket(ctx, c, own, log)
+		stop, err := serveSocket(ctx, c, own, out.log)
 		if err != nil {
 			return err
 		}
@@ -247,7 +259,7 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 		return nil
 	}
 	warnRoot(env.Err)
-	return own.Run(ctx)
+	return out.run(ctx, own)
 }
 
 // word shows a text from outside as a part of one line, and no more of it than a
@@ -494,76 +506,6 @@ generation passed, with its age. Backends that cost money are never tried unaske
 	})
 	cmd.Flags().BoolVar(&prove, "prove", false, "have every model generate a little now, those that cost money too")
 	return cmd
-}
-
-func newAgentLog(env Env) *cobra.Command {
-	var lines int
-	var full bool
-	cmd := &cobra.Command{
-		Use:     "log",
-		Short:   "Show what ran on this machine, and for whom",
-		Example: "  allod agent log -n 50 --full",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if lines < 1 || lines > maxLogLines {
-				return ErrUsage.With(fmt.Sprintf("The flag --lines takes 1 to %d.", maxLogLines))
-			}
-			dir, err := home.Dir()
-			if err != nil {
-				return err
-			}
-			last := []ingress.Line{}
-			damaged, err := ingress.Read(dir, func(l ingress.Line) {
-				if !full {
-					l.Prompt = ""
-				}
-				if last = append(last, l); len(last) > lines {
-					last = last[1:]
-				}
-			})
-			if err != nil {
-				return err
-			}
-			if damaged > 0 {
-				fmt.Fprintf(env.Err, "%d damaged lines of the log were passed over.\n", damaged)
-			}
-			return print(cmd, env, last, func(w io.Writer) error { return writeLog(w, last) })
-		},
-	}
-	cmd.Flags().IntVarP(&lines, "lines", "n", 20, "how many lines, the newest last")
-	cmd.Flags().BoolVar(&full, "full", false, "show prompts")
-	return cmd
-}
-
-const maxLogLines = 10_000
-
-func writeLog(w io.Writer, lines []ingress.Line) error {
-	var b strings.Builder
-	for _, l := range lines {
-		fmt.Fprintf(&b, "%s  %s", l.At.Local().Format(time.DateTime), word(string(l.JobID)))
-		switch l.Type {
-		case ingress.TypePrompt:
-			fmt.Fprintf(&b, "  runs %s of %d characters for %s at %s on %s, model %s", word(string(l.Kind)), l.PromptUnits, word(string(l.Owner)), word(l.Server), word(string(l.Backend)), word(l.Model))
-			if l.Prompt != "" {
-				fmt.Fprintf(&b, "\n    %s", strings.ReplaceAll(inert(l.Prompt), "\n", "\n    "))
-			}
-		case ingress.TypeOutcome:
-			fmt.Fprintf(&b, "  %s", word(l.Outcome))
-			if l.Detail != "" {
-				fmt.Fprintf(&b, " (%s)", word(l.Detail))
-			}
-			// What was answered was answered after some time, however short.
-			if l.DurationMs > 0 || l.Outcome == string(ai.DispositionOK) {
-				fmt.Fprintf(&b, " after %s, %d characters", time.Duration(l.DurationMs)*time.Millisecond, l.OutputUnits)
-			}
-		}
-		b.WriteString("\n")
-	}
-	if len(lines) == 0 {
-		b.WriteString("Nothing ran yet.\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // doneReport is what a command that only changes something prints.

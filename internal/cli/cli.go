@@ -26,7 +26,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrNoTrace, ErrNeedsYes, ErrDeclined}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrUsage, ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrNoTrace, ErrNoLine, ErrNeedsYes, ErrDeclined}}
 
 // Env is what a command has of the world around it.
 type Env struct {

@@ -598,13 +598,14 @@ type agentLimits struct {
 
 type agentIngress struct {
 	KeepPrompts bool `json:"keepSelfPrompts"`
+	Days        int  `json:"communityPromptDays"`
 }
 
 func meaningOf(s settings.Settings) *agentMeaning {
 	c := s.Community
 	m := &agentMeaning{
 		Routes: map[ai.Kind]agentRoute{}, Concurrency: s.Concurrency,
-		Limits: agentLimits{s.MaxTime.Milliseconds(), s.MaxOutput}, Ingress: agentIngress{s.KeepPrompts},
+		Limits: agentLimits{s.MaxTime.Milliseconds(), s.MaxOutput}, Ingress: agentIngress{s.KeepPrompts, s.CommunityPromptDays},
 		Community: agentCommunity{c.JobsPerHour, c.JobsPerDay, c.MaxTime.Milliseconds(), c.MaxOutput, c.MaxPayload},
 	}
 	if s.Backends != nil {

@@ -597,7 +597,7 @@ func TestAgentSection(t *testing.T) {
 	}
 	for _, text := range []string{
 		`{"agent":{}}`,
-		`{"site":{"data":"d"},"agent":{"concurrency":3,"limits":{"maxWallClockMs":1000,"maxOutputBytes":5},"ingress":{"keepSelfPrompts":false}}}`,
+		`{"site":{"data":"d"},"agent":{"concurrency":3,"limits":{"maxWallClockMs":1000,"maxOutputBytes":5},"ingress":{"keepSelfPrompts":false,"communityPromptDays":30}}}`,
 		`{"agent":{"backends":{}}}`,
 		`{"agent":{"backends":{"b":{"backend":"ollama","baseUrl":"http://127.0.0.1:1"},"a":{"backend":"openai","apiKeyEnv":"KEY","offer":"named","spend":{"acknowledged":true,"dailyCapCents":7}}},"community":{"maxJobsPerDay":3},"routes":{"llm.chat":{"backend":"b","model":"m"},"llm.generate":{"backend":"a","model":"n"}}}}`,
 	} {

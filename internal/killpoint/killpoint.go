@@ -11,8 +11,8 @@ package killpoint
 // Point is a place in the code.
 type Point string
 
-// The points. Each is reached by one job on the direct lane, by pairing, or by
-// telling of a job's end.
+// The points. Each is reached by one job on the direct lane, by pairing, by
+// telling of a job's end, or by a log that has grown old.
 const (
 	SiteJobStored      Point = "site-job-stored"      // a job is durable, and the app has not heard so
 	SiteJobGranted     Point = "site-job-granted"     // a grant is durable, and the device has not heard so
@@ -27,6 +27,7 @@ const (
 	AgentResultKept   Point = "agent-result-kept"   // the result is on disk, and was not sent
 	AgentResultSent   Point = "agent-result-sent"   // the site answered, and the kept result is still there
 	AgentPaired       Point = "agent-paired"        // the approval arrived, and the pairing is not recorded
+	AgentLogReduced   Point = "agent-log-reduced"   // the log with less text is on disk, and not in its place
 )
 
 // All returns all points.
@@ -34,5 +35,6 @@ func All() []Point {
 	return []Point{
 		SiteJobStored, SiteJobGranted, SiteResultRecorded, SitePairStarted, SitePairCollected, SiteWebhookSent,
 		AgentGranted, AgentPromptLogged, AgentAnswered, AgentResultKept, AgentResultSent, AgentPaired,
+		AgentLogReduced,
 	}
 }

@@ -49,6 +49,7 @@ type Agent struct {
 	keys    key.DeviceKeys
 	shelf   *shelf
 	ingress *ingress.Log
+	board   *board
 
 	// change is held over adopting and forgetting, which end a lane and wait, and
 	// while Run begins.
@@ -81,7 +82,7 @@ func Open(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, h.Scratch(), c.Clock), lanes: map[string]*running{}}
+	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, h.Scratch(), c.Clock), board: newBoard(c.Clock), lanes: map[string]*running{}}
 	if a.keys, err = h.Keys(c.Clock()); err == nil {
 		a.ingress, err = ingress.Open(c.Home)
 	}
@@ -122,6 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.shelf.mu.Unlock()
 	tending.Go(func() { a.shelf.tend(ctx) })
+	tending.Go(func() { a.retain(ctx) })
 	<-ctx.Done()
 	tending.Wait()
 	a.mu.Lock()

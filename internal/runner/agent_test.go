@@ -612,3 +612,59 @@ func TestOffersFollowTheModel(t *testing.T) {
 		t.Errorf("status %+v %v", st, err)
 	}
 }
+
+// TestActivityOfAgent: what the lane does stands on the board while it does it, and
+// the log says whose it was.
+func TestActivityOfAgent(t *testing.T) {
+	site := newSiteKeys(t)
+	f := newFarm(t, site)
+	f.model.mu.Lock()
+	f.model.says = `{"choices":[{"message":{"role":"assistant","content":"an answer"}}],"usage":{"prompt_tokens":11,"completion_tokens":22}}`
+	shown := make(chan runner.Activity, 1)
+	f.model.ask = func([]byte) { shown <- f.agent.Activity() }
+	f.model.mu.Unlock()
+	changed, stop := f.agent.Watch()
+	defer stop()
+	s := f.stub("named", site)
+	s.Audience = ai.AudienceNamed // and ours all the same
+	f.liar.offer(s, seal(t, site.Signer(), f.agent.Keys().Identity(), letter(s)))
+	var during runner.Activity
+	select {
+	case during = <-shown:
+	case <-time.After(patience):
+		t.Fatalf("the model was not asked: %+v", f.agent.Activity())
+	}
+	if len(during.Running) != 1 || len(during.Ended) != 0 {
+		t.Fatalf("while it runs: %+v", during)
+	}
+	j := during.Running[0]
+	if j.JobID != "named" || j.State != runner.JobRuns || !j.Own || j.Owner != "alice" || j.Server != server || j.Site != idOf(site) || j.Service != "mine" || j.Model != "m1" || j.Since.IsZero() {
+		t.Errorf("while it runs: %+v", j)
+	}
+	until(t, func() bool { return len(f.agent.Activity().Ended) == 1 })
+	after := f.agent.Activity()
+	if j := after.Ended[0]; len(after.Running) != 0 || j.Outcome != "ok" || j.Tokens == nil || *j.Tokens != (runner.Tokens{Prompt: 11, Completion: 22}) {
+		t.Errorf("after it ran: %+v", after)
+	}
+	select {
+	case <-changed:
+	case <-time.After(patience):
+		t.Error("who watches heard nothing")
+	}
+	// A stranger's job is refused, and shown as that.
+	s = f.stub("strange", site)
+	s.Owner, s.Audience = "bob", ai.AudienceNamed
+	f.liar.offer(s, seal(t, site.Signer(), f.agent.Keys().Identity(), letter(s)))
+	until(t, func() bool { return len(f.agent.Activity().Ended) == 2 })
+	if j := f.agent.Activity().Ended[0]; j.JobID != "strange" || j.Outcome != "refused" || j.Own || j.Owner != "bob" || j.Detail == "" || j.Model != "" {
+		t.Errorf("a stranger's job: %+v", j)
+	}
+	for id, own := range map[ai.JobID]bool{"named": true, "strange": false} {
+		until(t, func() bool { return len(f.lines(id)) > 0 })
+		for _, l := range f.lines(id) {
+			if l.Own != own || l.IsOwn() != own {
+				t.Errorf("the log says %+v", l)
+			}
+		}
+	}
+}

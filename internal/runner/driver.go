@@ -30,6 +30,7 @@ type driver struct {
 	keys        key.DeviceKeys
 	shelf       *shelf
 	ingress     *ingress.Log
+	board       *board
 	box         *outbox.Box
 	clock       func() time.Time
 	keepPrompts bool
@@ -288,11 +289,12 @@ func (d *driver) note(n lane.Note) {
 	}
 	d.log.Log(context.Background(), level, string(n.What), args...)
 	if n.What == lane.NoteRefused {
-		err := d.ingress.Write(ingress.Line{
+		line := ingress.Line{
 			Type: ingress.TypeOutcome, At: d.clock(), Server: d.server, JobID: ai.JobID(cut(string(n.Stub.ID))), Site: ai.KeyID(cut(string(n.Stub.Site))), Kind: n.Stub.Kind,
-			Audience: n.Stub.Audience, Owner: ai.Owner(cut(string(n.Stub.Owner))), Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(),
-		})
-		if err != nil {
+			Audience: n.Stub.Audience, Owner: ai.Owner(cut(string(n.Stub.Owner))), Own: d.own(n.Stub.Owner), Outcome: "refused", Detail: refusal.From(n.Err).Kind().Name(),
+		}
+		d.board.refused(line)
+		if err := d.ingress.Write(line); err != nil {
 			d.log.Error("a refusal was not logged", "job", n.Stub.ID, "error", refusal.From(err))
 		}
 	}
@@ -324,7 +326,7 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	}
 	seed := uint64(a.config.Clock().UnixNano())
 	d = &driver{
-		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, box: box,
+		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, ingress: a.ingress, board: a.board, box: box,
 		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
 		working: map[ai.LeaseID]context.CancelCauseFunc{},

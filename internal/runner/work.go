@@ -44,10 +44,12 @@ func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
 	killpoint.At(killpoint.AgentGranted)
 	log := d.log.With("job", w.Stub.ID, "lease", w.Stub.Lease.ID)
 	line := ingress.Line{
-		Server: d.server, JobID: w.Stub.ID, Site: w.Stub.Site, Kind: w.Stub.Kind, Audience: w.Stub.Audience, Owner: w.Stub.Owner,
+		Server: d.server, JobID: w.Stub.ID, Site: w.Stub.Site, Kind: w.Stub.Kind, Audience: w.Stub.Audience, Owner: w.Stub.Owner, Own: d.own(w.Stub.Owner),
 		Backend: w.Offer.Capability.BackendID, Model: w.Offer.Capability.Model,
 	}
+	d.board.began(w.Stub, line, w.Offer.Capability.Service)
 	result, err := d.answer(ctx, w, line)
+	defer d.board.done(d.server, &done, &result, &err)
 	switch {
 	case context.Cause(ctx) == errCanceled:
 		result.Outcome = ai.Cancellation{}
@@ -129,10 +131,11 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	result, err := d.shelf.run(ctx, w.Offer, own, payload, func() error {
 		prompt := line
 		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()
-		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts)
+		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts || !line.IsOwn())
 		if err := d.ingress.Write(prompt); err != nil {
 			return err
 		}
+		d.board.runs(d.server, w.Stub.Lease.ID)
 		killpoint.At(killpoint.AgentPromptLogged)
 		return nil
 	})

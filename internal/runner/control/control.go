@@ -51,6 +51,8 @@ var Kinds = refusal.Registry{Title: "Speaking to a running agent", Kinds: []*ref
 // Agent is what an owner can ask of an agent.
 type Agent interface {
 	Status(ctx context.Context) (runner.Status, error)
+	// Activity is what the agent does now; an agent that does not run does nothing.
+	Activity(ctx context.Context) (runner.Activity, error)
 	// Look finds models and has them prove themselves, unless the agent runs and
 	// does so all the time.
 	Look(ctx context.Context) error
@@ -104,6 +106,9 @@ type local struct{ a *runner.Agent }
 func Local(a *runner.Agent) Agent { return local{a} }
 
 func (l local) Status(context.Context) (runner.Status, error) { return l.a.Status() }
+func (l local) Activity(context.Context) (runner.Activity, error) {
+	return l.a.Activity(), nil
+}
 func (l local) Look(ctx context.Context) error                { l.a.LookOnce(ctx); return nil }
 func (l local) Pause(_ context.Context, release bool) error   { return l.a.Pause(release) }
 func (l local) Resume(context.Context) error                  { return l.a.Resume() }
@@ -178,6 +183,10 @@ func Serve(a Agent) func(*http.ServeMux) {
 		mux.HandleFunc("GET /agent/sites", func(w http.ResponseWriter, r *http.Request) {
 			list, err := a.Sites(r.Context())
 			httpd.Reply(w, list, err)
+		})
+		mux.HandleFunc("GET /agent/activity", func(w http.ResponseWriter, r *http.Request) {
+			s, err := a.Activity(r.Context())
+			httpd.Reply(w, s, err)
 		})
 		for name, do := range map[string]func(ctx context.Context, o order) error{
 			"pause":    func(ctx context.Context, o order) error { return a.Pause(ctx, o.release) },
@@ -263,6 +272,14 @@ func (r remote) Sites(ctx context.Context) (list []runner.SiteStatus, err error)
 
 func (r remote) Approve(ctx context.Context, s runner.SiteStatus) error {
 	return r.order(ctx, "approve", order{server: s.Server, shown: s.Identity})
+}
+
+func (r remote) Activity(ctx context.Context) (s runner.Activity, err error) {
+	body, err := r.call(ctx, http.MethodGet, "activity", nil)
+	if err == nil && json.Unmarshal(body, &s) != nil {
+		err = ErrNoAnswer
+	}
+	return s, err
 }
 
 func (r remote) Look(context.Context) error { return nil }

@@ -101,12 +101,13 @@ func configOf(dir string) runner.Config {
 
 // fake is an agent that writes down what it is asked.
 type fake struct {
-	mu     sync.Mutex
-	asked  []any
-	err    error
-	status runner.Status
-	people []allowlist.Entry
-	sites  []runner.SiteStatus
+	mu       sync.Mutex
+	asked    []any
+	err      error
+	status   runner.Status
+	people   []allowlist.Entry
+	sites    []runner.SiteStatus
+	activity runner.Activity
 	// arrived, if there is one, is told of each request, which is answered only
 	// when its caller is gone.
 	arrived chan struct{}
@@ -132,6 +133,9 @@ func (f *fake) note(ctx context.Context, what ...any) error {
 
 func (f *fake) Status(ctx context.Context) (runner.Status, error) {
 	return f.status, f.note(ctx, "status")
+}
+func (f *fake) Activity(ctx context.Context) (runner.Activity, error) {
+	return f.activity, f.note(ctx, "activity")
 }
 func (f *fake) Look(ctx context.Context) error                  { return f.note(ctx, "look") }
 func (f *fake) Pause(ctx context.Context, release bool) error   { return f.note(ctx, "pause", release) }
@@ -305,6 +309,24 @@ func TestSites(t *testing.T) {
 	}
 }
 
+func TestActivity(t *testing.T) {
+	a, f, _ := reached(t)
+	at := time.Date(2026, 7, 31, 12, 0, 0, 123, time.UTC)
+	for _, want := range []runner.Activity{
+		{Running: []runner.JobActivity{}, Ended: []runner.JobActivity{}},
+		{
+			Running: []runner.JobActivity{{JobID: "j\u2028", Server: "https://a.example", Site: "s", Owner: "alice", Own: true, Kind: "llm.chat", Service: "mine", Backend: "ollama", Model: "m", Since: at, State: runner.JobRuns}},
+			Ended:   []runner.JobActivity{{JobID: "k", Server: "https://a.example", Since: at, State: runner.JobEnded, Outcome: "ok", Detail: "d", EndedAt: at.Add(1), DurationMs: 5, Tokens: &runner.Tokens{Completion: 7}}},
+		},
+	} {
+		f.activity = want
+		got, err := a.Activity(t.Context())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, %v\nwant %+v", got, err, want)
+		}
+	}
+}
+
 // registers are those of every package whose refusals an agent passes on.
 var registers = []refusal.Registry{
 	runner.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, match.Kinds, configfile.Kinds, home.Kinds, backend.Kinds, client.Kinds, ingress.Kinds, outbox.Kinds, control.Kinds, datadir.Kinds, keyfile.Kinds, key.Kinds, refusal.Kinds,
@@ -331,6 +353,7 @@ func TestRefusalsKeepTheirNames(t *testing.T) {
 	}
 	for _, do := range map[string]func() error{
 		"status":   func() error { _, err := a.Status(t.Context()); return err },
+		"activity": func() error { _, err := a.Activity(t.Context()); return err },
 		"adopt":    func() error { return a.Adopt(t.Context(), pairingOf(t)) },
 		"forget":   func() error { return a.Forget(t.Context(), "s") },
 		"name":     func() error { return a.SetName(t.Context(), "n") },

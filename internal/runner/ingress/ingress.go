@@ -4,7 +4,8 @@
 // The log is a file of JSON lines that only this user can read. A prompt line is
 // on the disk before the model sees the prompt; an outcome line follows. The log
 // keeps what an owner needs to answer for the machine, prompts included, and
-// rotates once: a file that is full becomes the older one.
+// rotates once: a file that is full becomes the older one. The text of other
+// people's prompts leaves it after some days, and its hash stays.
 //
 // The package refuses to send anything anywhere.
 package ingress
@@ -42,6 +43,8 @@ var Kinds = refusal.Registry{Title: "Log of what ran", Kinds: []*refusal.Kind{Er
 const (
 	FileName  = "ingress.log"
 	OlderName = "ingress.log.1"
+	// tempName is a file with less text in it, before it takes the place of another.
+	tempName = "ingress.log.tmp"
 )
 
 // Bounds in bytes.
@@ -74,13 +77,18 @@ type Line struct {
 	Kind     ai.Kind     `json:"kind,omitzero"`
 	Audience ai.Audience `json:"audience,omitzero"`
 	Owner    ai.Owner    `json:"owner,omitzero"`
-	Backend  backend.ID  `json:"backend,omitzero"`
-	Model    string      `json:"model,omitzero"`
+	// Own is whether the job is of the person whom the machine works for. Lines of
+	// older agents do not say so; see [Line.IsOwn].
+	Own bool `json:"own,omitzero"`
+
+	Backend backend.ID `json:"backend,omitzero"`
+	Model   string     `json:"model,omitzero"`
 	// PromptHash is the SHA-256 of the prompt as it stands here, in hex.
 	PromptHash string `json:"promptHash,omitzero"`
 	// PromptUnits is the length of the payload's text in UTF-16 code units.
 	PromptUnits int `json:"promptUnits,omitzero"`
-	// Prompt is the whole text, or empty where the owner keeps none.
+	// Prompt is the whole text, or empty where the owner keeps none, or keeps it no
+	// longer.
 	Prompt string `json:"prompt,omitzero"`
 
 	// Outcome is ok, error, canceled, refused or given-back. What was given back may
@@ -104,6 +112,23 @@ func (l *Line) SetPrompt(text string, units int, keep bool) {
 	}
 }
 
+// IsOwn reports whether a line is about a job of the person whom the machine works
+// for. What is for its asker only runs on the asker's machines, so that says it as
+// well.
+func (l Line) IsOwn() bool { return l.Own || l.Audience == ai.AudienceSelf }
+
+// ID names a line in 16 hexadecimal digits. It stays the same when the file
+// rotates, and when the prompt is reduced to its hash.
+func (l Line) ID() string {
+	l.Prompt = ""
+	text, err := json.Marshal(l, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return "" // a line that was read can be written
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
 // Log is the log in use. It may be used by several goroutines.
 type Log struct {
 	dir string
@@ -115,12 +140,16 @@ type Log struct {
 	size   int64
 }
 
-// Open opens the log in a folder for writing, making it the first time. It
-// returns [ErrLog].
+// Open opens the log in a folder for writing, making it the first time. The caller
+// holds the folder's lock. It returns [ErrLog].
 func Open(dir string) (*Log, error) { return open(dir, maxFile) }
 
 func open(dir string, max int64) (*Log, error) {
 	l := &Log{dir: dir, max: max}
+	// A crash may have left one, which holds prompts.
+	if err := l.removeTemp(); err != nil {
+		return nil, err
+	}
 	if err := l.open(); err != nil {
 		return nil, err
 	}

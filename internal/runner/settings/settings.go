@@ -47,6 +47,9 @@ const (
 	LargestOutput = 16 << 20
 	// MostJobs bounds how many jobs of others an owner can allow.
 	MostJobs = 1_000_000
+	// Of the log, in days.
+	DefaultCommunityPromptDays = 7
+	MaxCommunityPromptDays     = 3650
 	// maxName bounds the name that an owner gives a backend, in UTF-16 code units.
 	maxName = 128
 )
@@ -66,6 +69,9 @@ type Settings struct {
 	MaxOutput int
 	// KeepPrompts is whether the owner's own prompts are kept as text in the log.
 	KeepPrompts bool
+	// CommunityPromptDays is for how many days the log keeps the text of other
+	// people's prompts, 1 to [MaxCommunityPromptDays]. Then only a hash is left.
+	CommunityPromptDays int
 	// Community bounds what other people's jobs may take.
 	Community Community
 }
@@ -191,15 +197,19 @@ var limitsShape = exact.Shape[limitsRow]{Fields: func(o *exact.Object, l *limits
 	exact.OptWhole(o, "maxOutputBytes", &l.maxOutput, 1, LargestOutput)
 }}
 
-type ingressRow struct{ keep bool }
+type ingressRow struct {
+	keep bool
+	days exact.Opt[int64]
+}
 
 var ingressShape = exact.Shape[ingressRow]{Fields: func(o *exact.Object, r *ingressRow) {
 	if o.Writing() {
 		exact.Bool(o, "keepSelfPrompts", &r.keep)
-		return
+	} else {
+		r.keep = true
+		exact.OptBool(o, "keepSelfPrompts", &r.keep)
 	}
-	r.keep = true
-	exact.OptBool(o, "keepSelfPrompts", &r.keep)
+	exact.OptWhole(o, "communityPromptDays", &r.days, 1, MaxCommunityPromptDays)
 }}
 
 type communityRow struct{ perHour, perDay, maxTime, maxOutput, maxPayload exact.Opt[int64] }
@@ -259,6 +269,10 @@ func (s Section) Settings() (Settings, error) {
 	}
 	if s.community != nil {
 		out.Community = s.community.community()
+	}
+	out.CommunityPromptDays = DefaultCommunityPromptDays
+	if s.ingress != nil && s.ingress.days.Set {
+		out.CommunityPromptDays = int(s.ingress.days.V)
 	}
 	if s.backends != nil {
 		out.Backends = map[string]Backend{}

@@ -49,7 +49,7 @@ func settingsOf(t testing.TB, text string) settings.Settings {
 }
 
 var defaults = settings.Settings{
-	Routes: map[ai.Kind]settings.Route{}, Concurrency: 2, MaxTime: 10 * time.Minute, MaxOutput: 4 << 20, KeepPrompts: true,
+	Routes: map[ai.Kind]settings.Route{}, Concurrency: 2, MaxTime: 10 * time.Minute, MaxOutput: 4 << 20, KeepPrompts: true, CommunityPromptDays: 7,
 	Community: settings.Community{JobsPerHour: 20, JobsPerDay: 100, MaxTime: 2 * time.Minute, MaxOutput: 262144, MaxPayload: 100000},
 }
 
@@ -105,6 +105,8 @@ func TestGood(t *testing.T) {
 		`{"limits":{"maxOutputBytes":16777216}}`:        func(s *settings.Settings) { s.MaxOutput = 16 << 20 },
 		`{"ingress":{"keepSelfPrompts":false}}`:         func(s *settings.Settings) { s.KeepPrompts = false },
 		`{"ingress":{"keepSelfPrompts":true}}`:          func(*settings.Settings) {},
+		`{"ingress":{"communityPromptDays":1}}`:         func(s *settings.Settings) { s.CommunityPromptDays = 1 },
+		`{"ingress":{"communityPromptDays":3650}}`:      func(s *settings.Settings) { s.CommunityPromptDays = 3650 },
 		`{"limits":{"maxWallClockMs":1e3},"routes":{}}`: func(s *settings.Settings) { s.MaxTime = time.Second },
 	} {
 		want := settings.Defaults()
@@ -180,10 +182,12 @@ func TestRefused(t *testing.T) {
 		`{"limits":{"maxOutputBytes":16777217}}`: {exact.ErrRange, "agent.limits.maxOutputBytes"},
 		`{"limits":{"maxOutputBytes":1e300}}`:    {exact.ErrRange, "agent.limits.maxOutputBytes"},
 
-		`{"ingress":true}`:                      {exact.ErrType, "agent.ingress"},
-		`{"ingress":{"keepSelfPrompts":"no"}}`:  {exact.ErrType, "agent.ingress.keepSelfPrompts"},
-		`{"ingress":{"keepSelfPrompts":null}}`:  {exact.ErrType, "agent.ingress.keepSelfPrompts"},
-		`{"ingress":{"communityPromptDays":7}}`: {exact.ErrUnknown, "agent.ingress"},
+		`{"ingress":true}`:                         {exact.ErrType, "agent.ingress"},
+		`{"ingress":{"keepSelfPrompts":"no"}}`:     {exact.ErrType, "agent.ingress.keepSelfPrompts"},
+		`{"ingress":{"keepSelfPrompts":null}}`:     {exact.ErrType, "agent.ingress.keepSelfPrompts"},
+		`{"ingress":{"communityPromptDays":0}}`:    {exact.ErrRange, "agent.ingress.communityPromptDays"},
+		`{"ingress":{"communityPromptDays":3651}}`: {exact.ErrRange, "agent.ingress.communityPromptDays"},
+		`{"ingress":{"communityPromptDays":"7"}}`:  {exact.ErrType, "agent.ingress.communityPromptDays"},
 
 		`{"backends":[]}`:                                                     {exact.ErrType, "agent.backends"},
 		`{"backends":null}`:                                                   {exact.ErrType, "agent.backends"},
@@ -342,7 +346,7 @@ func TestShapeServesBothWays(t *testing.T) {
 			members = append(members, rapid.SampledFrom([]string{`"limits":{}`, `"limits":{"maxWallClockMs":5}`, `"limits":{"maxOutputBytes":6,"maxWallClockMs":7}`}).Draw(t, "which"))
 		}
 		if some("ingress") {
-			members = append(members, rapid.SampledFrom([]string{`"ingress":{}`, `"ingress":{"keepSelfPrompts":false}`, `"ingress":{"keepSelfPrompts":true}`}).Draw(t, "which"))
+			members = append(members, rapid.SampledFrom([]string{`"ingress":{}`, `"ingress":{"keepSelfPrompts":false}`, `"ingress":{"keepSelfPrompts":true}`, `"ingress":{"communityPromptDays":30}`}).Draw(t, "which"))
 		}
 		if some("community") {
 			members = append(members, rapid.SampledFrom([]string{`"community":{}`, `"community":{"maxJobsPerDay":8,"maxPayloadChars":9}`}).Draw(t, "which"))
