@@ -307,6 +307,7 @@ func newAgentService(env Env) *cobra.Command {
 	cmd := newAgentRun(env)
 	cmd.Use = service.Command
 	cmd.Short = "Run the agent as a service manager does"
+	cmd.Long = "What a service manager starts: allod agent run, with what service.env in the agent's\nfolder puts into its environment."
 	cmd.Example = "  allod agent service --home ~/.config/allod"
 	cmd.Hidden = true
 	cmd.Flags().StringVar(&spec.Home, service.FlagHome, "", "the agent's folder")

@@ -391,7 +391,13 @@ func (r *requests) size(ctx context.Context) Probe {
 	p := of(r.about, "size", "Sent %d KiB, as a result may have, with the same signature.", large>>10)
 	head := `{"protocolVersion":"` + r.codec.Version + `","doctor":"`
 	body := []byte(head + strings.Repeat("x", large-len(head)-2) + `"}`)
-	a := r.post(ctx, ai.EndpointResult, body, r.outOfDate(ai.EndpointResult, body))
+	signed := r.outOfDate(ai.EndpointResult, body)
+	a := r.post(ctx, ai.EndpointResult, body, signed)
+	// A site that knows enough answers and hangs up before it has read all, and then
+	// its answer can be lost.
+	for again := 0; again < 2 && a.err != nil && !isTimeout(a.err) && ctx.Err() == nil; again++ {
+		a = r.post(ctx, ai.EndpointResult, body, signed)
+	}
 	p.Millis = a.got.Sub(a.sent).Milliseconds()
 	switch {
 	case a.refused != nil:
@@ -401,8 +407,7 @@ func (r *requests) size(ctx context.Context) Probe {
 	case a.err != nil && isTimeout(a.err):
 		p.is(Failed, "No answer came within "+answerTime.String()+".", "Look for what is slow: the line, or a proxy that keeps bodies until they are whole.")
 	case a.err != nil:
-		// A site that knows enough may answer and hang up before it has read all.
-		p.is(Warning, "The connection ended before an answer.", "Run the command again. If it stays, look at the proxy before the site for a limit on bodies.")
+		p.is(Warning, "The connection ended before an answer, three times.", "Run the command again. If it stays, look at the proxy before the site for a limit on bodies.")
 	default:
 		p.is(Failed, fmt.Sprintf("Something between answered with %d.", a.status), "Look at the proxy before the site for a limit on bodies.")
 	}
