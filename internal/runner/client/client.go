@@ -166,7 +166,7 @@ func New(c Config) *Client {
 		c.Clock = time.Now
 	}
 	if c.Transport == nil {
-		c.Transport = transport(c.Server)
+		c.Transport = Transport(c.Server)
 	}
 	codec, ok := protocol.Find(c.Spoken.Version)
 	if !ok {
@@ -232,8 +232,9 @@ func other(tried ai.Codec, err error) (ai.Codec, bool) {
 	return next, ok && next.Version != tried.Version
 }
 
-// transport dials only where the server may be.
-func transport(s Server) http.RoundTripper {
+// Transport is the network as a client uses it, with connections of its own. It
+// dials only where the server may be.
+func Transport(s Server) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	if !s.tls {
 		dialer.ControlContext = judge
