@@ -180,8 +180,9 @@ func (w *writer) run() {
 	finished = true
 }
 
-// commitGroup runs what waits, commits it and answers. Nobody waits for more
-// work to come: the group is what queued up while the group before was written.
+// commitGroup runs what waits, commits it and answers. Nobody sleeps for more
+// work to come: the group is what queued up while the group before was written,
+// and what others queue who want the processor now.
 func (w *writer) commitGroup(waiting int) {
 	if err := w.begin(); err != nil {
 		// Those who came while it failed are served by the next attempt.
@@ -195,6 +196,12 @@ func (w *writer) commitGroup(waiting int) {
 			break
 		}
 		next := w.queue.take(1)
+		if len(next) == 0 && len(w.group) > 0 {
+			// Whoever could run now may be about to write too. Where nobody could,
+			// this takes no time.
+			runtime.Gosched()
+			next = w.queue.take(1)
+		}
 		if len(next) == 0 {
 			break
 		}
