@@ -45,6 +45,8 @@ type codec struct {
 	out     []byte
 	path    []step
 	err     error
+
+	room [6]step // for path, so that it is no allocation of its own
 }
 
 // Read parses src within lim and reads it by the shape. The error is a
@@ -67,6 +69,7 @@ func (s Shape[T]) From(from Value) (T, error) {
 		return zero, &Problem{Rule: ErrMissing}
 	}
 	c := codec{nodes: from.nodes}
+	c.path = c.room[:0]
 	s.read(&c, from.at, &v)
 	if c.err != nil {
 		return zero, c.err
@@ -78,6 +81,7 @@ func (s Shape[T]) From(from Value) (T, error) {
 // *[Problem], and then the result is nil.
 func (s Shape[T]) Append(dst []byte, v T) ([]byte, error) {
 	c := codec{writing: true, out: dst}
+	c.path = c.room[:0]
 	s.write(&c, &v)
 	if c.err != nil {
 		return nil, c.err
