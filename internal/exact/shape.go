@@ -1,8 +1,10 @@
 package exact
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -88,6 +90,27 @@ func (s Shape[T]) Append(dst []byte, v T) ([]byte, error) {
 	}
 	return c.out, nil
 }
+
+// Bytes writes v as Append does, into as much room as it takes.
+func (s Shape[T]) Bytes(v T) ([]byte, error) {
+	room := rooms.Get().(*[]byte)
+	b, err := s.Append((*room)[:0], v)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.Clone(b)
+	if clear(b); cap(b) <= maxRoom {
+		*room = b
+		rooms.Put(room)
+	}
+	return text, nil
+}
+
+// rooms are kept for what is being written, without what was written there.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxRoom is how large a kept room is at most, in bytes.
+const maxRoom = 64 << 10
 
 func (s Shape[T]) read(c *codec, at int, v *T) {
 	n := &c.nodes[at]
