@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -90,14 +91,10 @@ type node struct {
 func Parse(src []byte, lim Limits) (Value, error) {
 	p := parsers.Get().(*parser)
 	defer p.put()
-	room := p.nodes
-	p.nodes = nil // what is parsed stays with the value
 	if err := p.parse(src, lim); err != nil {
 		return Value{}, err
 	}
-	v := Value{nodes: p.nodes}
-	p.nodes = room
-	return v, nil
+	return Value{nodes: slices.Clone(p.nodes)}, nil // the room stays with the parser
 }
 
 // parsers are kept between documents, with their decoders and rooms for nodes,
@@ -112,6 +109,8 @@ type parser struct {
 	lim   Limits
 	dec   *jsontext.Decoder
 	nodes []node
+
+	decoded bool // the decoder was used
 }
 
 // put keeps the parser for the next document, and nothing of this one.
@@ -121,7 +120,10 @@ func (p *parser) put() {
 	}
 	clear(p.nodes)
 	p.src, p.nodes = nil, p.nodes[:0]
-	p.dec.Reset(new(bytes.Buffer))
+	if p.decoded {
+		p.dec.Reset(new(bytes.Buffer))
+		p.decoded = false
+	}
 	parsers.Put(p)
 }
 
@@ -133,10 +135,15 @@ func (p *parser) parse(src []byte, lim Limits) error {
 		return &Problem{Rule: ErrEncoding}
 	}
 	p.src, p.lim = src, lim
-	p.dec.Reset(bytes.NewBuffer(src))
 	if p.nodes == nil {
 		p.nodes = make([]node, 0, min(8+len(src)/24, lim.Values, 256))
 	}
+	if p.quick() {
+		return nil
+	}
+	clear(p.nodes)
+	p.nodes, p.decoded = p.nodes[:0], true
+	p.dec.Reset(bytes.NewBuffer(src))
 	if err := p.value(nil); err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package exact
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -45,6 +47,8 @@ type codec struct {
 	out     []byte
 	path    []step
 	err     error
+
+	room [6]step // for path, so that it is no allocation of its own
 }
 
 // Read parses src within lim and reads it by the shape. The error is a
@@ -67,6 +71,7 @@ func (s Shape[T]) From(from Value) (T, error) {
 		return zero, &Problem{Rule: ErrMissing}
 	}
 	c := codec{nodes: from.nodes}
+	c.path = c.room[:0]
 	s.read(&c, from.at, &v)
 	if c.err != nil {
 		return zero, c.err
@@ -78,12 +83,34 @@ func (s Shape[T]) From(from Value) (T, error) {
 // *[Problem], and then the result is nil.
 func (s Shape[T]) Append(dst []byte, v T) ([]byte, error) {
 	c := codec{writing: true, out: dst}
+	c.path = c.room[:0]
 	s.write(&c, &v)
 	if c.err != nil {
 		return nil, c.err
 	}
 	return c.out, nil
 }
+
+// Bytes writes v as Append does, into as much room as it takes.
+func (s Shape[T]) Bytes(v T) ([]byte, error) {
+	room := rooms.Get().(*[]byte)
+	b, err := s.Append((*room)[:0], v)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.Clone(b)
+	if clear(b); cap(b) <= maxRoom {
+		*room = b
+		rooms.Put(room)
+	}
+	return text, nil
+}
+
+// rooms are kept for what is being written, without what was written there.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxRoom is how large a kept room is at most, in bytes.
+const maxRoom = 64 << 10
 
 func (s Shape[T]) read(c *codec, at int, v *T) {
 	n := &c.nodes[at]

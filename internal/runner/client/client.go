@@ -427,6 +427,9 @@ func exchange[A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, w
 
 func good(status int) bool { return status >= 200 && status <= 299 }
 
+// maxAhead is how much room is made for an answer before it is there, in bytes.
+const maxAhead = 16 << 10
+
 // roundTrip sends a request and reads the answer: at most limit bytes of a good
 // one. Of another only the status counts where it is larger than any refusal.
 func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int, err error) {
@@ -440,9 +443,13 @@ func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int,
 	}
 	large := resp.ContentLength > int64(limit)
 	if !large {
-		if body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
+		var b bytes.Buffer
+		// What is announced is made room for, but not on a stranger's word alone.
+		b.Grow(int(min(max(resp.ContentLength, 0), maxAhead)) + bytes.MinRead)
+		if _, err := b.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
 			return nil, 0, failed(r, err)
 		}
+		body = b.Bytes()
 		large = len(body) > limit
 	}
 	switch {
