@@ -537,8 +537,13 @@ func (f *agentFlags) change(cmd *cobra.Command, env Env, said string, do func(co
 		if err := do(a); err != nil {
 			return err
 		}
-		return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
+		return say(cmd, env, said)
 	})
+}
+
+// say prints what was done.
+func say(cmd *cobra.Command, env Env, said string) error {
+	return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
 }
 
 func newAgentResume(env Env) *cobra.Command {
