@@ -221,7 +221,7 @@ func order(cmd *cobra.Command, env Env, do func(*service.Manager, context.Contex
 	if already {
 		did = was
 	}
-	return print(cmd, env, doneReport{did}, func(w io.Writer) error { _, err := fmt.Fprintln(w, did); return err })
+	return say(cmd, env, did)
 }
 
 // serviceReport is what allod agent status says of the service.
