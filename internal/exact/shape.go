@@ -35,8 +35,9 @@ type Shape[T any] struct {
 // the first problem it does nothing more, so Fields need not look at errors.
 type Object struct {
 	c    *codec
-	at   int // reading: index of the object's node
-	seen int // reading: members named so far
+	at   int32 // reading: index of the object's node
+	next int32 // reading: index behind the member that was found last
+	seen int32 // reading: members named so far
 	some bool
 }
 
@@ -118,9 +119,9 @@ func (s Shape[T]) read(c *codec, at int, v *T) {
 		c.fail(ErrType, "an object")
 		return
 	}
-	o := Object{c: c, at: at}
+	o := Object{c: c, at: int32(at), next: int32(at) + 1}
 	s.Fields(&o, v)
-	if c.err == nil && s.Unknown == Refuse && o.seen != int(n.size) {
+	if c.err == nil && s.Unknown == Refuse && o.seen != n.size {
 		c.fail(ErrUnknown, "")
 	}
 }
@@ -168,7 +169,10 @@ func (o *Object) member(name string, required bool, read func(n int), write func
 		write()
 		return
 	}
-	at := find(c.nodes, o.at, name)
+	at := int(o.next) // most documents have their members in the order of the shape
+	if o.next >= c.nodes[o.at].next || !c.nodes[at].named(name) {
+		at = find(c.nodes, int(o.at), name)
+	}
 	if at < 0 {
 		if required {
 			c.fail(ErrMissing, "")
@@ -176,6 +180,7 @@ func (o *Object) member(name string, required bool, read func(n int), write func
 		return
 	}
 	o.seen++ // shapes name each member once
+	o.next = c.nodes[at].next
 	read(at)
 }
 
