@@ -109,8 +109,6 @@ type parser struct {
 	lim   Limits
 	dec   *jsontext.Decoder
 	nodes []node
-
-	decoded bool // the decoder was used
 }
 
 // put keeps the parser for the next document, and nothing of this one.
@@ -120,10 +118,7 @@ func (p *parser) put() {
 	}
 	clear(p.nodes)
 	p.src, p.nodes = nil, p.nodes[:0]
-	if p.decoded {
-		p.dec.Reset(new(bytes.Buffer))
-		p.decoded = false
-	}
+	p.dec.Reset(new(bytes.Buffer))
 	parsers.Put(p)
 }
 
@@ -135,15 +130,10 @@ func (p *parser) parse(src []byte, lim Limits) error {
 		return &Problem{Rule: ErrEncoding}
 	}
 	p.src, p.lim = src, lim
+	p.dec.Reset(bytes.NewBuffer(src))
 	if p.nodes == nil {
 		p.nodes = make([]node, 0, min(8+len(src)/24, lim.Values, 256))
 	}
-	if p.quick() {
-		return nil
-	}
-	clear(p.nodes)
-	p.nodes, p.decoded = p.nodes[:0], true
-	p.dec.Reset(bytes.NewBuffer(src))
 	if err := p.value(nil); err != nil {
 		return err
 	}

@@ -248,7 +248,7 @@ func operations(t testing.TB) []operation {
 		{"Open", "allod", func() error {
 			_, err := envelope.Open(b.device.Opener(), identity, b.sealed, b.context)
 			return err
-		}, 33},
+		}, 35},
 		{"Open", "primitive", func() error {
 			from, err := ecdh.X25519().NewPublicKey(b.box[:32])
 			if err != nil {
