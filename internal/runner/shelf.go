@@ -550,7 +550,7 @@ func (sh *shelf) status() []BackendStatus {
 			one := row
 			ready := r.proof.State(now)
 			one.Model = r.model
-			if one.Kinds = []ai.Kind{}; inUse {
+			if inUse {
 				one.uses(used[use])
 			}
 			one.Cost = st.engine.CostOf(r.model)

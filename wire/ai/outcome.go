@@ -2,6 +2,7 @@ package ai
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/allodhq/allod/wire/ai/backend"
 )
@@ -124,7 +125,7 @@ type Instead struct {
 // Valid reports whether both are as they have to be.
 func (i Instead) Valid() bool {
 	units := TextUnits(i.Model)
-	return units >= 1 && units <= 512 && len(i.Why) >= 1 && len(i.Why) <= 64 &&
+	return units >= 1 && units <= 512 && utf8.ValidString(i.Model) && len(i.Why) >= 1 && len(i.Why) <= 64 &&
 		strings.Trim(i.Why, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
