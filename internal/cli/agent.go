@@ -81,7 +81,8 @@ configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentJobs(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
-		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSpend(env), newAgentSites(env), newAgentApprove(env))
+		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSpend(env), newAgentSites(env), newAgentApprove(env),
+		newAgentInstall(env), newAgentStart(env), newAgentStop(env), newAgentUninstall(env), newAgentService(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {
@@ -367,7 +368,7 @@ func newAgentStatus(env Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return print(cmd, env, s, func(w io.Writer) error { return writeStatus(w, s) })
+				return printStatus(cmd, env, s)
 			})
 		},
 	})
@@ -450,6 +451,9 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 				b.WriteString(" and ")
 			}
 			b.WriteString(string(k))
+		}
+		if r.Instead != "" {
+			fmt.Fprintf(b, ", instead of %s (%s)", word(r.Instead), word(r.InsteadWhy))
 		}
 		if r.Untested {
 			b.WriteString("; untested: Allod was not run against this program's real server")
@@ -536,8 +540,13 @@ func (f *agentFlags) change(cmd *cobra.Command, env Env, said string, do func(co
 		if err := do(a); err != nil {
 			return err
 		}
-		return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
+		return say(cmd, env, said)
 	})
+}
+
+// say prints what was done.
+func say(cmd *cobra.Command, env Env, said string) error {
+	return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
 }
 
 func newAgentResume(env Env) *cobra.Command {
@@ -672,6 +681,17 @@ func writeWhy(w io.Writer, lines []ingress.Line) error {
 			_, err := fmt.Fprintf(w, "\n%s: %s\n%s\n", k.Name(), k.Meaning(), k.WayOut())
 			return err
 		}
+	}
+	for _, l := range lines {
+		if l.Instead == (ingress.Instead{}) {
+			continue
+		}
+		text := fmt.Sprintf("\nThe first choice was model %s on %s, and it did not run: %s.\n", word(l.Instead.Model), word(l.Instead.Service), word(l.Instead.Why))
+		if k := runner.Explain(l.Instead.Why); k != nil {
+			text += k.Meaning() + "\n" + k.WayOut() + "\n"
+		}
+		_, err := io.WriteString(w, text)
+		return err
 	}
 	return nil
 }
