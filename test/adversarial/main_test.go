@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/allodhq/allod/test/programs"
 )
 
 // agentEnv makes this binary an agent that runs one job.
@@ -22,8 +24,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentEnv) != "" {
 		os.Exit(agentMain())
 	}
-	if code, done := asOrdinaryUser(); done {
+	if code, done := asOrdinaryUser(m); done {
 		os.Exit(code)
 	}
-	os.Exit(m.Run())
+	programs.Main(m)
 }
