@@ -33,6 +33,8 @@ type handler struct {
 	// nobody is verified against where the caller is unknown, so that an unknown
 	// caller takes as long as a bad signature.
 	nobody key.SigningPublic
+	// known are devices whose requests were answered.
+	known known
 	// sites are the site's keys as devices pin them: all of the ring, so that a
 	// device knows a new key before the old one goes.
 	sites map[ai.KeyID]ai.PublicIdentity
@@ -58,6 +60,9 @@ type call struct {
 	wait    time.Duration
 	runner  Runner // zero for pairing
 	signed  signing.Signature
+	// remembered is set where the store was not asked about the runner, and only
+	// the members are there that never change.
+	remembered bool
 
 	// undo is called when the answer could not be written.
 	undo func()
@@ -133,7 +138,18 @@ func (h *handler) answer(route route, c *call) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return route.serve(h, c)
+	body, err := route.serve(h, c)
+	if err != nil && c.remembered {
+		// The end of the device's rights comes before whatever else is wrong.
+		runner, gone := h.c.devs.Runner(c.r.Context(), c.runner.ID)
+		switch {
+		case gone != nil:
+			return nil, gone
+		case runner.Revoked():
+			return nil, ai.ErrRevoked
+		}
+	}
+	return body, err
 }
 
 // Bounds of what bodies take.
@@ -214,19 +230,41 @@ func (h *handler) admit(c *call) error {
 // named finds the device that a request's headers name. It returns [ErrNoRunner]
 // beside the signature where the site has none of that id.
 func (h *handler) named(c *call) (s signing.Signature, r Runner, err error) {
-	if s, err = signing.ReadHeaders(signing.DaemonPlane, c.r.Header.Get); err != nil {
-		return s, r, ai.ErrUnauthorized
-	}
-	if s.Fresh(c.now, signing.Window) != nil {
-		return s, r, ai.ClockSkew(c.now, signing.Window)
+	if s, err = signature(c); err != nil {
+		return s, r, err
 	}
 	r, err = h.c.devs.Runner(c.r.Context(), ai.RunnerID(s.Caller))
 	return s, r, err
 }
 
+// signature reads what a request's headers say, if it is fresh.
+func signature(c *call) (signing.Signature, error) {
+	s, err := signing.ReadHeaders(signing.DaemonPlane, c.r.Header.Get)
+	switch {
+	case err != nil:
+		return s, ai.ErrUnauthorized
+	case s.Fresh(c.now, signing.Window) != nil:
+		return s, ai.ClockSkew(c.now, signing.Window)
+	}
+	return s, nil
+}
+
+// decides reports whether the store, in the same step as an endpoint's work and
+// before all of it, looks whether the device is known and not revoked.
+func decides(endpoint ai.Endpoint) bool {
+	return endpoint == ai.EndpointClaim || endpoint == ai.EndpointFetch || endpoint == ai.EndpointResult
+}
+
 // authenticate finds out who is calling (MUST REQUESTS_SIGNED_NOT_BEARER).
 func (h *handler) authenticate(endpoint ai.Endpoint, c *call) error {
-	s, runner, err := h.named(c)
+	s, err := signature(c)
+	if err != nil {
+		return err
+	}
+	runner, remembered := h.known.get(ai.RunnerID(s.Caller))
+	if remembered = remembered && decides(endpoint); !remembered {
+		runner, err = h.c.devs.Runner(c.r.Context(), ai.RunnerID(s.Caller))
+	}
 	identity := runner.Device.Signing()
 	unknown := errors.Is(err, ErrNoRunner)
 	if unknown {
@@ -236,12 +274,19 @@ func (h *handler) authenticate(endpoint ai.Endpoint, c *call) error {
 	}
 	request := signing.Request{Plane: signing.DaemonPlane, Endpoint: endpoint, Body: c.body}
 	if signing.Verify(identity, request, s, c.now, signing.Window) != nil || unknown {
+		if remembered {
+			// It takes as long as for a caller that is not known.
+			_, _ = h.c.devs.Runner(c.r.Context(), runner.ID)
+		}
 		return h.limits.failed(c.address, c.now.Time())
 	}
 	if runner.Revoked() {
 		return ai.ErrRevoked
 	}
-	c.runner, c.signed = runner, s
+	if !remembered {
+		h.known.put(runner)
+	}
+	c.runner, c.signed, c.remembered = runner, s, remembered
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/site"
+	"github.com/allodhq/allod/site/sqlite"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/match"
@@ -194,6 +195,42 @@ func TestOrderOfChecks(t *testing.T) {
 		wantCode(t, string(endpoint)+" revoked", p.send(endpoint, bad), "revoked")
 	}
 	wantCode(t, "revoked with a bad signature", other.send("claim", bad, func(r *http.Request) { r.Header.Set("X-Byollm-Runner", string(p.runner)) }), "unauthorized")
+}
+
+// TestRevokedElsewhere revokes a device that the site has just heard of through
+// another store on the same file, as another process would. Every endpoint knows
+// at once, whatever else is wrong with the request (MUST REVOCATION_IMMEDIATE).
+func TestRevokedElsewhere(t *testing.T) {
+	h := newHouse(t)
+	other, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(h.dir, "site.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, body := range []string{"good", "of another device", "bad"} {
+		maker, grant := paired(h, "alice"), ai.Grant{JobID: "j", LeaseID: "l"}
+		for endpoint, good := range map[ai.Endpoint][]byte{
+			"claim": maker.claimBody(1), "fetch": maker.fetchBody(grant), "heartbeat": maker.beatBody(),
+			"result":  maker.resultBody(grant, h.keys[0].Identity(), ai.Cancellation{}),
+			"release": write(t, codec.ReleaseRequest, ai.ReleaseRequest{RunnerID: maker.runner, Leases: []ai.Grant{}, Reason: ai.ReleaseShutdown}),
+		} {
+			p := paired(h, "alice")
+			good = edit(t, good, "runnerId", string(p.runner))
+			if w := p.send("claim", p.claimBody(1)); w.Code != http.StatusOK {
+				t.Fatalf("before: %d %s", w.Code, w.Body)
+			}
+			if _, err := other.Devices().Revoke(t.Context(), p.runner, ai.MillisOf(h.now())); err != nil {
+				t.Fatal(err)
+			}
+			switch body {
+			case "of another device":
+				good = edit(t, good, "runnerId", "runner_another")
+			case "bad":
+				good = edit(t, good, "canary", 1)
+			}
+			wantCode(t, string(endpoint)+" with a body that is "+body, p.send(endpoint, good), "revoked")
+		}
+	}
 }
 
 func TestPairing(t *testing.T) {

@@ -106,14 +106,15 @@ type JobStore interface {
 	// returns [ErrNoRunner] or [ErrRunnerRevoked]. The jobs come without content.
 	Claim(ctx context.Context, c Claim) (Claimed, error)
 	// Held returns the job with its payload if the device holds it under that
-	// grant and the lease has not lapsed. It returns [ErrNotHeld], the same for
-	// an unknown job, or [ErrRunnerRevoked].
+	// grant and the lease has not lapsed. It returns [ErrNoRunner],
+	// [ErrRunnerRevoked], or [ErrNotHeld], the same for an unknown job.
 	Held(ctx context.Context, grant ai.Grant, runner ai.RunnerID, now ai.Millis) (Job, error)
 	// Renew records a heartbeat and renews grants. It returns [ErrNoRunner] or
 	// [ErrRunnerRevoked].
 	Renew(ctx context.Context, r Renewal) (Renewed, error)
-	// Complete ends a job with a device's result. It returns [ErrNotHeld] for a
-	// caller that neither holds the job nor finished it.
+	// Complete ends a job with a device's result. It returns [ErrNoRunner],
+	// [ErrRunnerRevoked], or [ErrNotHeld] for a caller that neither holds the job
+	// nor finished it.
 	Complete(ctx context.Context, c Completion) (Completed, error)
 	// Release gives grants back and returns the jobs that went back to the
 	// queue. Grants that the device does not hold are passed over.
@@ -369,7 +370,8 @@ type DeviceStore interface {
 	// [ErrNoPairing] for an unknown code and for an approval that can no longer
 	// be collected.
 	Poll(ctx context.Context, deviceCode [32]byte, now ai.Millis) (Poll, error)
-	// Runner returns a device. It returns [ErrNoRunner] or [ErrSetAside].
+	// Runner returns a device. It returns [ErrNoRunner] or [ErrSetAside]. Id, owner
+	// and identity of a device never change, and no device is removed.
 	Runner(ctx context.Context, id ai.RunnerID) (Runner, error)
 	// Runners lists devices, the oldest first.
 	Runners(ctx context.Context, q RunnerQuery) ([]Runner, error)

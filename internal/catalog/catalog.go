@@ -12,6 +12,7 @@ import (
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
+	"github.com/allodhq/allod/internal/doctor"
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
@@ -30,6 +31,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
+	"github.com/allodhq/allod/internal/service"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site"
@@ -77,6 +79,8 @@ func All() []refusal.Registry {
 		ledger.Kinds,
 		control.Kinds,
 		confine.Kinds,
+		service.Kinds,
+		doctor.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,

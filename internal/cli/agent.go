@@ -81,7 +81,8 @@ configuration folder.`,
 		Example: "  allod connect https://app.example\n  allod agent status",
 	}, newAgentRun(env), newAgentStatus(env), newAgentBackends(env), newAgentJobs(env), newAgentLog(env), newAgentPause(env),
 		newAgentResume(env), newAgentName(env), newAgentForget(env), newAgentWhy(env),
-		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSpend(env), newAgentSites(env), newAgentApprove(env))
+		newAgentAllow(env), newAgentDisallow(env), newAgentOffer(env), newAgentSpend(env), newAgentSites(env), newAgentApprove(env),
+		newAgentInstall(env), newAgentStart(env), newAgentStop(env), newAgentUninstall(env), newAgentService(env))
 }
 
 func newAgentRun(env Env) *cobra.Command {
@@ -367,7 +368,7 @@ func newAgentStatus(env Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return print(cmd, env, s, func(w io.Writer) error { return writeStatus(w, s) })
+				return printStatus(cmd, env, s)
 			})
 		},
 	})
@@ -551,8 +552,13 @@ func (f *agentFlags) change(cmd *cobra.Command, env Env, said string, do func(co
 		if err := do(a); err != nil {
 			return err
 		}
-		return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
+		return say(cmd, env, said)
 	})
+}
+
+// say prints what was done.
+func say(cmd *cobra.Command, env Env, said string) error {
+	return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
 }
 
 func newAgentResume(env Env) *cobra.Command {

@@ -227,6 +227,12 @@ func writeLog(w io.Writer, lines []ingress.Line) error {
 			if l.Detail != "" {
 				fmt.Fprintf(&b, " (%s)", word(l.Detail))
 			}
+			if l.Outcome == "refused" { // no line before it says whose it was
+				fmt.Fprintf(&b, " a %s job of %s at %s", word(string(l.Audience)), word(string(l.Owner)), word(l.Server))
+			}
+			if l.Reason != "" {
+				fmt.Fprintf(&b, ". %s", word(l.Reason))
+			}
 			// What was answered was answered after some time, however short.
 			if l.DurationMs > 0 || l.Outcome == string(ai.DispositionOK) {
 				fmt.Fprintf(&b, " after %s, %d characters", time.Duration(l.DurationMs)*time.Millisecond, l.OutputUnits)

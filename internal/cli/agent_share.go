@@ -64,7 +64,7 @@ what they ask, since it runs on your machine. Without words it lists them.`,
 			if err == nil && !slices.ContainsFunc(s.Backends, func(b runner.BackendStatus) bool { return b.Offer == ai.OfferNamed || b.Offer == ai.OfferPublic }) {
 				said += " No backend is offered to others yet: allod agent offer BACKEND named."
 			}
-			return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
+			return say(cmd, env, said)
 		})
 	}
 	return cmd
@@ -185,7 +185,7 @@ The wish is written into the agent's section of the configuration file.`,
 				ai.OfferNamed:  "It is offered to the people on your list: allod agent allow --list.",
 				ai.OfferPublic: "It is offered to whoever may ask at a site that this machine is paired with.",
 			}[scope]
-			return print(cmd, env, doneReport{said}, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
+			return say(cmd, env, said)
 		})
 	}
 	return cmd

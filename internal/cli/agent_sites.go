@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -14,14 +12,8 @@ import (
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/internal/runner/control"
 	"github.com/allodhq/allod/internal/runner/lane"
-	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 )
-
-// ErrUnconfirmed refuses what nobody said yes to.
-var ErrUnconfirmed = refusal.NewKind("not-confirmed", 409,
-	"This changes whom the machine serves, and nobody said yes. Nothing changed.",
-	"Run it at a terminal and answer yes, or give --yes once you have compared the fingerprints.")
 
 func newAgentSites(env Env) *cobra.Command {
 	var f agentFlags
@@ -121,8 +113,8 @@ another key meanwhile than the one that is shown, nothing is approved.`,
 			if err := writeSites(env.Err, chosen); err != nil {
 				return err
 			}
-			if !yes && !(atTerminal(env.In) && ask(env, "Serve what is listed here? Type yes: ")) {
-				return ErrUnconfirmed
+			if err := confirm(env, yes, "Serve what is listed here?"); err != nil {
+				return err
 			}
 			done := []runner.SiteStatus{}
 			for _, s := range chosen {
@@ -164,25 +156,4 @@ func choose(list []runner.SiteStatus, name string) (chosen []runner.SiteStatus, 
 		return nil, ErrUsage.With("Several sites wait at that address. Name one by its fingerprint.")
 	}
 	return chosen, nil
-}
-
-// atTerminal reports whether a person may be there to answer.
-func atTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// ask asks, and reports whether the answer is yes.
-func ask(env Env, question string) bool {
-	fmt.Fprint(env.Err, question)
-	answer, _ := bufio.NewReader(io.LimitReader(env.In, 100)).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return true
-	}
-	return false
 }

@@ -97,7 +97,7 @@ is sealed to a device that was pinned, and says inside what it may reach.`,
 	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")
 	root.SetFlagErrorFunc(func(*cobra.Command, error) error { return ErrUsage })
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newSite(env), newChat(env), newConfig(env), newCertify(env), newBackup(env), newRestore(env), newVersion(env))
+	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newDoctor(env), newSite(env), newChat(env), newConfig(env), newCertify(env), newBackup(env), newRestore(env), newVersion(env))
 	for _, c := range unbuilt {
 		root.AddCommand(newUnbuilt(c))
 	}

@@ -22,14 +22,19 @@ var (
 // confirm asks the owner a question that y or yes answers, unless they said yes
 // before. It returns [ErrNeedsYes] and [ErrDeclined].
 func confirm(env Env, yes bool, question string) error {
-	if yes {
+	switch {
+	case yes:
 		return nil
-	}
-	if !terminal(env.In) {
+	case !terminal(env.In):
 		return ErrNeedsYes
 	}
+	return ask(env, question)
+}
+
+// ask asks whoever is there. The end of the input is nobody.
+func ask(env Env, question string) error {
 	fmt.Fprintf(env.Err, "%s [y/N] ", question)
-	line, err := bufio.NewReader(io.LimitReader(env.In, 1024)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(env.In, 100)).ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(env.Err)
 		return ErrNeedsYes

@@ -1,13 +1,11 @@
 package database
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3"
@@ -48,15 +46,21 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // conn is a connection that keeps its prepared statements. It sits below
-// database/sql, which says exactly when a statement is free again: a query that
-// is begun while the rows of the same query are still being read gets a second
-// statement. database/sql holds one lock around all that happens here.
+// database/sql, which keeps the pools, and which the statements of functions do
+// not pass through: that would take as long as most of them do. A query that is
+// begun while the rows of the same query are still being read gets a second
+// statement.
 type conn struct {
 	sqlitedriver.Conn
 	idle map[string]*stmt
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.prepare(ctx, query)
+}
+
+// prepare returns a statement that nobody uses.
+func (c *conn) prepare(ctx context.Context, query string) (*stmt, error) {
 	if s := c.idle[query]; s != nil {
 		delete(c.idle, query)
 		return s, nil
@@ -82,19 +86,11 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-func (c *conn) run(ctx context.Context, query string) error {
-	s, err := c.PrepareContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	_, err = s.(*stmt).ExecContext(ctx, nil)
-	return err
-}
-
-// run runs one statement that has no parameters.
-func run(ctx context.Context, c *sql.Conn, query string) error {
-	return c.Raw(func(c any) error { return c.(*conn).run(ctx, query) })
+// below is the connection below one that was taken from a pool. Until that is
+// given back, nobody but its taker uses it.
+func below(c *sql.Conn) (b *conn, err error) {
+	err = c.Raw(func(c any) error { b = c.(*conn); return nil })
+	return b, err
 }
 
 // stmt is a statement of the engine. The engine's own driver asks it for the name
@@ -137,11 +133,16 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	if err := s.bind(args); err != nil {
 		return nil, err
 	}
+	return s.exec(ctx)
+}
+
+// exec runs a statement to its end.
+func (s *stmt) exec(ctx context.Context) (result, error) {
 	e := s.Conn()
-	defer e.SetInterrupt(e.SetInterrupt(uncovered(ctx)))
+	defer e.SetInterrupt(e.SetInterrupt(ctx))
 	e.SetLastInsertRowID(0)
 	if err := errors.Join(s.Stmt.Exec(), s.ClearBindings()); err != nil {
-		return nil, err
+		return result{}, err
 	}
 	return result{e.LastInsertRowID(), e.Changes()}, nil
 }
@@ -161,29 +162,13 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 			s.columns[i] = s.ColumnName(i)
 		}
 	}
-	return &rows{stmt: s, ctx: uncovered(ctx), values: make([]any, len(s.columns))}, nil
+	return &rows{s, ctx}, nil
 }
 
 // bind sets the parameters, which have the types that database/sql leaves.
 func (s *stmt) bind(args []driver.NamedValue) (err error) {
 	for _, a := range args {
-		switch v := a.Value.(type) {
-		case nil:
-			err = s.BindNull(a.Ordinal)
-		case int64:
-			err = s.BindInt64(a.Ordinal, v)
-		case string:
-			err = s.BindText(a.Ordinal, v)
-		case []byte:
-			err = s.BindBlob(a.Ordinal, v)
-		case bool:
-			err = s.BindBool(a.Ordinal, v)
-		case float64:
-			err = s.BindFloat(a.Ordinal, v)
-		default:
-			err = fmt.Errorf("database: a parameter is a %T", v)
-		}
-		if err == nil && a.Name != "" {
+		if err = s.bindOne(a.Ordinal, a.Value); err == nil && a.Name != "" {
 			err = errors.New("database: parameters have no names")
 		}
 		if err != nil {
@@ -193,33 +178,33 @@ func (s *stmt) bind(args []driver.NamedValue) (err error) {
 	return nil
 }
 
-// rows are what a query gives.
+func (s *stmt) bindOne(at int, value driver.Value) error {
+	switch v := value.(type) {
+	case nil:
+		return s.BindNull(at)
+	case int64:
+		return s.BindInt64(at, v)
+	case string:
+		return s.BindText(at, v)
+	case []byte:
+		return s.BindBlob(at, v)
+	case bool:
+		return s.BindBool(at, v)
+	case float64:
+		return s.BindFloat(at, v)
+	}
+	return fmt.Errorf("database: a parameter is a %T", value)
+}
+
+// rows are what a query gives to database/sql.
 type rows struct {
 	*stmt
-	ctx    context.Context
-	values []any
+	ctx context.Context
 }
 
-func (r *rows) Columns() []string { return r.columns }
-func (r *rows) Close() error      { return errors.Join(r.Reset(), r.ClearBindings()) }
-
-func (r *rows) Next(into []driver.Value) error {
-	e := r.Conn()
-	defer e.SetInterrupt(e.SetInterrupt(r.ctx))
-	if !r.Step() {
-		return cmp.Or(r.Err(), io.EOF)
-	}
-	if err := r.Stmt.Columns(r.values...); err != nil {
-		return err
-	}
-	for i, v := range r.values {
-		if b, ok := v.([]byte); ok && b == nil {
-			v = []byte{} // an empty value is not an absent one
-		}
-		into[i], r.values[i] = v, nil
-	}
-	return nil
-}
+func (r *rows) Columns() []string              { return r.columns }
+func (r *rows) Close() error                   { return errors.Join(r.Reset(), r.ClearBindings()) }
+func (r *rows) Next(into []driver.Value) error { return r.next(r.ctx, into) }
 
 // engineOf runs fn on the engine's own connection.
 func engineOf(c *sql.Conn, fn func(*sqlite3.Conn) error) error {
@@ -230,20 +215,6 @@ func engineOf(c *sql.Conn, fn func(*sqlite3.Conn) error) error {
 func discard(c *sql.Conn) {
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
 	_ = c.Close()
-}
-
-// covered is a context whose end only the engine is to see. database/sql would
-// start a goroutine for each query that waits for the end.
-type covered struct{ context.Context }
-
-func (covered) Done() <-chan struct{} { return nil }
-func (covered) Err() error            { return nil }
-
-func uncovered(ctx context.Context) context.Context {
-	if c, ok := ctx.(covered); ok {
-		return c.Context
-	}
-	return ctx
 }
 
 // nested is a connection that is inside of a transaction already. What begins

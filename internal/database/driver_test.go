@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -87,6 +88,98 @@ func TestValues(t *testing.T) {
 	}()
 	if err != nil || len(got) != 3 || !slices.Equal(got[0], []byte{1}) || len(got[1]) != 0 || !slices.Equal(got[2], []byte{2, 3}) {
 		t.Errorf("rows of bytes: %v, %v", got, err)
+	}
+}
+
+// TestPlaces scans values into places of every type that a store has, and into
+// those that cannot take them.
+func TestPlaces(t *testing.T) {
+	db := mustOpen(t, tempConfig(t))
+	type name string
+	type number int32
+	for _, test := range []struct {
+		query string
+		into  any
+		want  any // nil where it must be refused
+	}{
+		{"'a'", new(string), "a"},
+		{"'a'", new(name), name("a")},
+		{"''", new(name), name("")},
+		{"7", new(int64), int64(7)},
+		{"7", new(int), 7},
+		{"-7", new(number), number(-7)},
+		{"2.5", new(float64), 2.5},
+		{"1", new(bool), true},
+		{"0", new(bool), false},
+		{"'a'", new(sql.Null[name]), sql.Null[name]{V: "a", Valid: true}},
+		{"7", new(sql.Null[number]), sql.Null[number]{V: 7, Valid: true}},
+		{"NULL", new(sql.Null[name]), sql.Null[name]{}},
+		{"NULL", new(any), any(nil)},
+		{"NULL", new(string), nil},
+		{"NULL", new(name), nil},
+		{"NULL", new(int64), nil},
+		{"NULL", new(bool), nil},
+		{"7", new(string), nil},
+		{"7", new(name), nil},
+		{"7", new([]byte), nil},
+		{"'7'", new(int64), nil},
+		{"'7'", new(int), nil},
+		{"2", new(bool), nil},
+		{"-1", new(bool), nil},
+		{"2.0", new(int64), nil},
+		{"2147483648", new(number), nil},
+		{"x'61'", new(string), nil},
+		{"7", 7, nil},
+		{"7", (*int)(nil), nil},
+		{"7", nil, nil},
+		{"7, 8", new(int), nil},
+	} {
+		err := db.Read(ctx, func(q Queryer) error { return q.QueryRowContext(ctx, "SELECT "+test.query).Scan(test.into) })
+		if _, absent := test.into.(*any); test.want == nil && !absent {
+			if err == nil {
+				t.Errorf("%s went into a %T", test.query, test.into)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s into a %T: %s", test.query, test.into, explain(err))
+		} else if got := reflect.ValueOf(test.into).Elem().Interface(); got != test.want {
+			t.Errorf("%s into a %T is %v", test.query, test.into, got)
+		}
+	}
+}
+
+// TestRowsEnd holds that rows close themselves after the last one, that a query
+// that is begun meanwhile is another one, and that nothing comes after the end.
+func TestRowsEnd(t *testing.T) {
+	db := mustOpen(t, tempConfig(t))
+	err := db.Read(ctx, func(q Queryer) error {
+		const query = "SELECT 1 UNION ALL SELECT 2"
+		rows, err := q.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		var pairs []int
+		for rows.Next() {
+			var n, first int
+			if err := errors.Join(rows.Scan(&n), q.QueryRowContext(ctx, query).Scan(&first)); err != nil {
+				return err
+			}
+			pairs = append(pairs, n, first)
+		}
+		if !slices.Equal(pairs, []int{1, 1, 2, 1}) {
+			t.Errorf("the rows are %v", pairs)
+		}
+		if rows.Next() || rows.Scan(new(int)) == nil {
+			t.Error("there is a row after the last")
+		}
+		if err := q.QueryRowContext(ctx, "SELECT 1 WHERE 0").Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
+			t.Errorf("no row is %v", err)
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	if err != nil {
+		t.Fatal(explain(err))
 	}
 }
 

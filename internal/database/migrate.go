@@ -30,8 +30,13 @@ type about struct {
 	version int64  // of the newest migration that was applied
 }
 
+// pooled is a pool of database/sql, or one of its connections.
+type pooled interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // inspect reads what a file says about itself and changes nothing.
-func inspect(ctx context.Context, q Queryer) (a about, err error) {
+func inspect(ctx context.Context, q pooled) (a about, err error) {
 	var tables, ours, versions int
 	err = q.QueryRowContext(ctx, `SELECT count(*),
 		count(*) FILTER (WHERE name = 'allod_database'),

@@ -226,12 +226,12 @@ func TestSettings(t *testing.T) {
 	c := tempConfig(t)
 	db := mustOpen(t, c)
 	err := db.Write(ctx, func(tx *Tx) error {
-		for pragma, want := range map[string]string{
-			"journal_mode": "wal", "synchronous": "2", "fullfsync": "1", "foreign_keys": "1", "busy_timeout": "5000",
-			"temp_store": "2",
+		for pragma, want := range map[string]any{
+			"journal_mode": "wal", "synchronous": int64(2), "fullfsync": int64(1), "foreign_keys": int64(1),
+			"busy_timeout": int64(5000), "temp_store": int64(2),
 		} {
-			got, err := column[string](tx, "PRAGMA "+pragma)
-			if err != nil || !slices.Equal(got, []string{want}) {
+			got, err := column[any](tx, "PRAGMA "+pragma)
+			if err != nil || !slices.Equal(got, []any{want}) {
 				t.Errorf("%s is %v %v", pragma, got, err)
 			}
 		}

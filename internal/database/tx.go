@@ -15,10 +15,10 @@ import (
 type Queryer interface {
 	// QueryContext runs one statement. Rows that are still open when the function
 	// ends are closed then.
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	// QueryRowContext runs one statement that is expected to give one row. Its
-	// error, sql.ErrNoRows if there is none, comes from Scan.
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*Rows, error)
+	// QueryRowContext is one statement that is expected to give one row. Scan runs
+	// it and returns its error, sql.ErrNoRows if there is none.
+	QueryRowContext(ctx context.Context, query string, args ...any) *Row
 }
 
 // Tx is the part of a commit that belongs to one function. It must be used by
@@ -31,8 +31,8 @@ type Tx struct {
 	w     *writer
 	told  []Topic
 	over  bool
-	open  []func() // closes what queries have left open
-	fault error    // after which the engine may have undone the whole transaction
+	open  []*Rows // what queries may have left open
+	fault error   // after which the engine may have undone the whole transaction
 }
 
 // These are mistakes in the calling code.
@@ -45,38 +45,27 @@ var (
 // [ErrFull], [ErrIO], [ErrDamaged] or [ErrCancelled]; all of them keep the
 // engine's error as their cause.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := tx.usable(ctx); err != nil {
+	c, use, err := tx.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
-	result, err := tx.w.conn.ExecContext(context.Background(), query, args...)
+	result, err := c.exec(use, query, args)
 	return result, tx.named(err)
 }
 
 // QueryContext is as in [Queryer]. Its errors are those of ExecContext.
-func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := tx.usable(ctx); err != nil {
-		return nil, err
-	}
-	rows, err := tx.w.conn.QueryContext(context.Background(), query, args...)
+func (tx *Tx) QueryContext(ctx context.Context, q string, args ...any) (*Rows, error) {
+	rows, err := query(ctx, tx, q, args)
 	if err == nil {
-		tx.open = append(tx.open, func() { _ = rows.Close() })
+		tx.open = append(tx.open, rows)
 	}
-	return rows, tx.named(err)
+	return rows, err
 }
 
 // QueryRowContext is as in [Queryer]. Where ctx has ended or the transaction
-// cannot be used any more, nothing is run and Scan returns an error, which
-// becomes [ErrCancelled] when the function returns it.
-func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	use := context.Background()
-	if err := tx.usable(ctx); err != nil {
-		ended, end := context.WithCancel(use)
-		end()
-		use = ended
-	}
-	row := tx.w.conn.QueryRowContext(use, query, args...)
-	tx.open = append(tx.open, func() { _ = row.Scan() }) // the only way to close one
-	return row
+// cannot be used any more, Scan runs nothing and returns an error.
+func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *Row {
+	return &Row{by: tx, ctx: ctx, query: query, args: args}
 }
 
 // Tell names what the function changes, for those who subscribed to it. They get
@@ -84,18 +73,18 @@ func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *s
 // are undone or there are none.
 func (tx *Tx) Tell(topics ...Topic) { tx.told = append(tx.told, topics...) }
 
-// usable is asked before each statement. After some errors the engine has
-// undone the transaction, and what is run then would be committed by itself.
-func (tx *Tx) usable(ctx context.Context) error {
+// begin is as in asker. After some errors the engine has undone the transaction,
+// and what is run then would be committed by itself.
+func (tx *Tx) begin(ctx context.Context) (*conn, context.Context, error) {
 	switch {
 	case tx.over:
-		return errOver
+		return nil, nil, errOver
 	case ctx.Err() != nil:
-		return ErrCancelled.Because(ctx.Err())
-	case !inTransaction(tx.w.conn):
-		return cmp.Or(tx.fault, error(errEnded))
+		return nil, nil, ErrCancelled.Because(ctx.Err())
+	case tx.w.below.Raw().GetAutocommit():
+		return nil, nil, cmp.Or(tx.fault, error(errEnded))
 	}
-	return nil
+	return tx.w.below, context.Background(), nil
 }
 
 // named gives an error its name and remembers the first that is serious.
@@ -109,8 +98,8 @@ func (tx *Tx) named(err error) error {
 
 func (tx *Tx) end() {
 	tx.over = true
-	for _, closeIt := range tx.open {
-		closeIt()
+	for _, rows := range tx.open {
+		_ = rows.Close()
 	}
 	tx.open = nil
 }
@@ -142,13 +131,17 @@ func (db *DB) snapshot(ctx context.Context, fn func(q Queryer) error) error {
 		return err
 	}
 	defer conn.Close()
-	s := &snapshot{conn: conn, ctx: reading{ctx, ctx, db.closing}}
-	if err := run(s.ctx, conn, "BEGIN"); err != nil {
+	below, err := below(conn)
+	if err != nil {
+		return err
+	}
+	s := &snapshot{conn: below, ctx: reading{ctx, ctx, db.closing}}
+	if _, err := below.exec(s.ctx, "BEGIN", nil); err != nil {
 		return err
 	}
 	defer func() {
 		s.end()
-		if run(context.Background(), conn, "ROLLBACK") != nil {
+		if _, err := below.exec(context.Background(), "ROLLBACK", nil); err != nil {
 			discard(conn)
 		}
 	}()
@@ -158,39 +151,40 @@ func (db *DB) snapshot(ctx context.Context, fn func(q Queryer) error) error {
 // snapshot stops a statement when its own context or the read's ends, or when the
 // database closes.
 type snapshot struct {
-	conn *sql.Conn
+	conn *conn
 	ctx  reading
 	over bool
-	open []func() // closes what queries have left open
+	open []*Rows // what queries may have left open
 }
 
-func (s *snapshot) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if s.over {
-		return nil, errOver
-	}
-	rows, err := s.conn.QueryContext(s.both(ctx), query, args...)
+func (s *snapshot) QueryContext(ctx context.Context, q string, args ...any) (*Rows, error) {
+	rows, err := query(ctx, s, q, args)
 	if err == nil {
-		s.open = append(s.open, func() { _ = rows.Close() })
+		s.open = append(s.open, rows)
 	}
 	return rows, err
 }
 
-func (s *snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	row := s.conn.QueryRowContext(s.both(ctx), query, args...)
-	s.open = append(s.open, func() { _ = row.Scan() }) // the only way to close one
-	return row
+func (s *snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *Row {
+	return &Row{by: s, ctx: ctx, query: query, args: args}
 }
 
-func (s *snapshot) both(ctx context.Context) context.Context {
+func (s *snapshot) begin(ctx context.Context) (*conn, context.Context, error) {
+	if s.over {
+		return nil, nil, errOver
+	}
 	r := s.ctx
 	r.query = ctx
-	return covered{r}
+	return s.conn, r, nil
 }
+
+// named leaves it to [DB.Read].
+func (s *snapshot) named(err error) error { return err }
 
 func (s *snapshot) end() {
 	s.over = true
-	for _, closeIt := range s.open {
-		closeIt()
+	for _, rows := range s.open {
+		_ = rows.Close()
 	}
 }
 
@@ -212,12 +206,7 @@ type facts struct {
 	dangling bool  // foreign keys that are checked at the commit lead nowhere
 }
 
-func look(c *sql.Conn) (f facts, err error) {
-	err = engineOf(c, func(e *sqlite3.Conn) error {
-		f.open, f.changes = !e.GetAutocommit(), e.TotalChanges()
-		dangling, _, err := e.Status(sqlite3.DBSTATUS_DEFERRED_FKS, false)
-		f.dangling = dangling != 0
-		return err
-	})
-	return f, err
+func look(e *sqlite3.Conn) (facts, error) {
+	dangling, _, err := e.Status(sqlite3.DBSTATUS_DEFERRED_FKS, false)
+	return facts{open: !e.GetAutocommit(), changes: e.TotalChanges(), dangling: dangling != 0}, err
 }

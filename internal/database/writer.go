@@ -130,6 +130,7 @@ type writer struct {
 	queue queue
 	ended chan struct{}
 	conn  *sql.Conn // nil when a new one is needed
+	below *conn     // the connection below it
 	group []*job    // taken from the queue and not yet answered
 
 	failing bool // the last group was not committed
@@ -180,8 +181,9 @@ func (w *writer) run() {
 	finished = true
 }
 
-// commitGroup runs what waits, commits it and answers. Nobody waits for more
-// work to come: the group is what queued up while the group before was written.
+// commitGroup runs what waits, commits it and answers. Nobody sleeps for more
+// work to come: the group is what queued up while the group before was written,
+// and what others queue who want the processor now.
 func (w *writer) commitGroup(waiting int) {
 	if err := w.begin(); err != nil {
 		// Those who came while it failed are served by the next attempt.
@@ -195,6 +197,12 @@ func (w *writer) commitGroup(waiting int) {
 			break
 		}
 		next := w.queue.take(1)
+		if len(next) == 0 && len(w.group) > 0 {
+			// Whoever could run now may be about to write too. Where nobody could,
+			// this takes no time.
+			runtime.Gosched()
+			next = w.queue.take(1)
+		}
 		if len(next) == 0 {
 			break
 		}
@@ -204,12 +212,12 @@ func (w *writer) commitGroup(waiting int) {
 	if lost == nil && len(w.group) > 0 {
 		lost = w.commit()
 	}
-	if (lost != nil || len(w.group) == 0) && inTransaction(w.conn) {
+	if (lost != nil || len(w.group) == 0) && w.inTransaction() {
 		if err := w.exec("ROLLBACK"); err != nil {
 			lost = errors.Join(lost, err)
 		}
 	}
-	if lost != nil && inTransaction(w.conn) {
+	if lost != nil && w.inTransaction() {
 		w.drop()
 	}
 	w.answer(lost)
@@ -220,6 +228,10 @@ func (w *writer) commitGroup(waiting int) {
 func (w *writer) begin() (err error) {
 	if w.conn == nil {
 		if w.conn, err = w.db.writers.Conn(context.Background()); err != nil {
+			return w.db.named(err)
+		}
+		if w.below, err = below(w.conn); err != nil {
+			w.drop()
 			return w.db.named(err)
 		}
 		w.version = -1
@@ -245,7 +257,7 @@ func (w *writer) begin() (err error) {
 func (w *writer) notice() {
 	version := int64(-1)
 	// If it cannot be told, it may have changed; what is wrong will be met again.
-	_ = w.conn.QueryRowContext(context.Background(), "PRAGMA data_version").Scan(&version)
+	_ = w.below.row(context.Background(), "PRAGMA data_version", nil, []any{&version})
 	if version != w.version || version < 0 {
 		w.db.signals.all()
 	}
@@ -254,7 +266,7 @@ func (w *writer) notice() {
 
 // runJob runs one function. An error means that the whole transaction is lost.
 func (w *writer) runJob(j *job) error {
-	before, err := look(w.conn)
+	before, err := look(w.below.Raw())
 	if err == nil {
 		err = w.exec("SAVEPOINT job")
 	}
@@ -263,7 +275,7 @@ func (w *writer) runJob(j *job) error {
 	}
 	tx := &Tx{w: w}
 	j.err = tx.named(w.call(j.fn, tx))
-	after, err := look(w.conn)
+	after, err := look(w.below.Raw())
 	switch {
 	case err != nil:
 		return err
@@ -359,12 +371,15 @@ func (w *writer) signal(group []*job) {
 func (w *writer) drop() {
 	if w.conn != nil {
 		discard(w.conn)
-		w.conn = nil
+		w.conn, w.below = nil, nil
 	}
 }
+
+func (w *writer) inTransaction() bool { return !w.below.Raw().GetAutocommit() }
 
 // exec runs one of the writer's own statements. No context: being interrupted
 // in the middle would undo the work of others.
 func (w *writer) exec(query string) error {
-	return w.db.named(run(context.Background(), w.conn, query))
+	_, err := w.below.exec(context.Background(), query, nil)
+	return w.db.named(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -90,14 +91,10 @@ type node struct {
 func Parse(src []byte, lim Limits) (Value, error) {
 	p := parsers.Get().(*parser)
 	defer p.put()
-	room := p.nodes
-	p.nodes = nil // what is parsed stays with the value
 	if err := p.parse(src, lim); err != nil {
 		return Value{}, err
 	}
-	v := Value{nodes: p.nodes}
-	p.nodes = room
-	return v, nil
+	return Value{nodes: slices.Clone(p.nodes)}, nil // the room stays with the parser
 }
 
 // parsers are kept between documents, with their decoders and rooms for nodes,

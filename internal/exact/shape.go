@@ -1,8 +1,10 @@
 package exact
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,8 +35,9 @@ type Shape[T any] struct {
 // the first problem it does nothing more, so Fields need not look at errors.
 type Object struct {
 	c    *codec
-	at   int // reading: index of the object's node
-	seen int // reading: members named so far
+	at   int32 // reading: index of the object's node
+	next int32 // reading: index behind the member that was found last
+	seen int32 // reading: members named so far
 	some bool
 }
 
@@ -45,6 +48,8 @@ type codec struct {
 	out     []byte
 	path    []step
 	err     error
+
+	room [6]step // for path, so that it is no allocation of its own
 }
 
 // Read parses src within lim and reads it by the shape. The error is a
@@ -67,6 +72,7 @@ func (s Shape[T]) From(from Value) (T, error) {
 		return zero, &Problem{Rule: ErrMissing}
 	}
 	c := codec{nodes: from.nodes}
+	c.path = c.room[:0]
 	s.read(&c, from.at, &v)
 	if c.err != nil {
 		return zero, c.err
@@ -78,6 +84,7 @@ func (s Shape[T]) From(from Value) (T, error) {
 // *[Problem], and then the result is nil.
 func (s Shape[T]) Append(dst []byte, v T) ([]byte, error) {
 	c := codec{writing: true, out: dst}
+	c.path = c.room[:0]
 	s.write(&c, &v)
 	if c.err != nil {
 		return nil, c.err
@@ -85,15 +92,36 @@ func (s Shape[T]) Append(dst []byte, v T) ([]byte, error) {
 	return c.out, nil
 }
 
+// Bytes writes v as Append does, into as much room as it takes.
+func (s Shape[T]) Bytes(v T) ([]byte, error) {
+	room := rooms.Get().(*[]byte)
+	b, err := s.Append((*room)[:0], v)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.Clone(b)
+	if clear(b); cap(b) <= maxRoom {
+		*room = b
+		rooms.Put(room)
+	}
+	return text, nil
+}
+
+// rooms are kept for what is being written, without what was written there.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxRoom is how large a kept room is at most, in bytes.
+const maxRoom = 64 << 10
+
 func (s Shape[T]) read(c *codec, at int, v *T) {
 	n := &c.nodes[at]
 	if n.kind != '{' {
 		c.fail(ErrType, "an object")
 		return
 	}
-	o := Object{c: c, at: at}
+	o := Object{c: c, at: int32(at), next: int32(at) + 1}
 	s.Fields(&o, v)
-	if c.err == nil && s.Unknown == Refuse && o.seen != int(n.size) {
+	if c.err == nil && s.Unknown == Refuse && o.seen != n.size {
 		c.fail(ErrUnknown, "")
 	}
 }
@@ -141,7 +169,10 @@ func (o *Object) member(name string, required bool, read func(n int), write func
 		write()
 		return
 	}
-	at := find(c.nodes, o.at, name)
+	at := int(o.next) // most documents have their members in the order of the shape
+	if o.next >= c.nodes[o.at].next || !c.nodes[at].named(name) {
+		at = find(c.nodes, int(o.at), name)
+	}
 	if at < 0 {
 		if required {
 			c.fail(ErrMissing, "")
@@ -149,6 +180,7 @@ func (o *Object) member(name string, required bool, read func(n int), write func
 		return
 	}
 	o.seen++ // shapes name each member once
+	o.next = c.nodes[at].next
 	read(at)
 }
 

@@ -51,6 +51,8 @@ var places = []struct {
 	{"internal/ingress/...", party},
 	{"internal/gateway/...", party},
 	{"internal/console/...", party},
+	{"internal/service", party},
+	{"internal/doctor", party},
 
 	{"internal/compose/...", assembly},
 	{"internal/catalog", assembly},
@@ -86,6 +88,8 @@ var mayImport = map[tier]struct {
 // edges are the imports that are allowed besides, by pattern.
 var edges = []struct{ from, to, why string }{
 	{"internal/gateway/...", "site/...", "the gateway is an app like any other, and asks through the SDK"},
+	{"internal/doctor", "internal/runner/...", "the doctor asks what the agent asks, by the agent's own packages"},
+	{"internal/doctor", "internal/service", "the doctor judges the service that the agent runs as"},
 	{"internal/cli/...", "internal/compose/...", "the command line starts what compose puts together"},
 	{"internal/catalog", "internal/compose/...", "the catalog lists every refusal, those of compose as well"},
 	{"internal/catalog", "internal/cli/...", "the catalog lists every refusal, those of the command line as well"},

@@ -48,8 +48,11 @@ func scanRunner(r scanner) (site.Runner, error) {
 	return n, nil
 }
 
-func runnerBy(ctx context.Context, q database.Queryer, where string, args ...any) (site.Runner, error) {
-	r, err := scanRunner(q.QueryRowContext(ctx, `SELECT `+runnerColumns+` FROM runners WHERE `+where, args...))
+const runnerQuery = `SELECT ` + runnerColumns + ` FROM runners WHERE id = ?`
+
+// runnerBy reads one device. It returns [site.ErrNoRunner] or a *damage.
+func runnerBy(ctx context.Context, q database.Queryer, id ai.RunnerID) (site.Runner, error) {
+	r, err := scanRunner(q.QueryRowContext(ctx, runnerQuery, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return site.Runner{}, site.ErrNoRunner
 	}
@@ -200,7 +203,7 @@ func approve(ctx context.Context, tx *database.Tx, a site.Approval) (site.Runner
 		pairApproved, a.Now, a.RunnerID, a.UserCode); err != nil {
 		return site.Runner{}, err
 	}
-	return runnerBy(ctx, tx, `id = ?`, a.RunnerID)
+	return runnerBy(ctx, tx, a.RunnerID)
 }
 
 // Deny ends a pairing that waits; see [site.DeviceStore].
@@ -245,7 +248,7 @@ func (s devices) Poll(ctx context.Context, deviceCode [32]byte, now ai.Millis) (
 		case now >= collectableUntil(expires, approved.V):
 			return site.ErrNoPairing
 		}
-		if p.Runner, err = runnerBy(ctx, tx, `id = ?`, runner.V); err != nil {
+		if p.Runner, err = runnerBy(ctx, tx, runner.V); err != nil {
 			return err
 		}
 		if p.Runner.Revoked() {
@@ -305,7 +308,7 @@ func revoke(ctx context.Context, tx *database.Tx, now ai.Millis, where string, a
 // Runner returns a device; see [site.DeviceStore].
 func (s devices) Runner(ctx context.Context, id ai.RunnerID) (r site.Runner, err error) {
 	err = s.read(ctx, func(q database.Queryer) (err error) {
-		r, err = runnerBy(ctx, q, `id = ?`, id)
+		r, err = runnerBy(ctx, q, id)
 		return err
 	})
 	return r, err
@@ -331,7 +334,7 @@ func (s devices) Revoke(ctx context.Context, id ai.RunnerID, now ai.Millis) (r s
 			return err
 		}
 		var err error
-		r, err = runnerBy(ctx, tx, `id = ?`, id)
+		r, err = runnerBy(ctx, tx, id)
 		return err
 	})
 	if err != nil {

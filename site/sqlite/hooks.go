@@ -113,7 +113,7 @@ func (s hooks) Take(ctx context.Context, t site.HookTake) (events []site.HookEve
 // takeHook holds one event and returns it, or removes it and returns nil where
 // its job cannot be read.
 func (s hooks) takeHook(ctx context.Context, tx *database.Tx, t site.HookTake, h dueHook) (*site.HookEvent, error) {
-	j, err := jobBy(ctx, tx, `seq = ?`, h.seq)
+	j, err := jobBy(ctx, tx, jobBySeq, h.seq)
 	var d *damage
 	switch {
 	case errors.As(err, &d):

@@ -127,7 +127,7 @@ func settle(ctx context.Context, tx *database.Tx, seq int64, now ai.Millis) erro
 	if err != nil {
 		return err
 	}
-	j, err := jobBy(ctx, tx, `seq = ?`, seq)
+	j, err := jobBy(ctx, tx, jobBySeq, seq)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func queue(ctx context.Context, tx *database.Tx, j jobRow, now ai.Millis) error 
 // known reads a job by its id, with what it waits for. It returns
 // [site.ErrNoJob], [site.ErrSetAside] or a *damage.
 func known(ctx context.Context, q database.Queryer, id ai.JobID) (jobRow, error) {
-	j, err := jobBy(ctx, q, `id = ?`, id)
+	j, err := jobBy(ctx, q, jobByID, id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return jobRow{}, site.ErrNoJob
@@ -422,7 +422,7 @@ func shared(o match.Offer) bool {
 // grant gives one job to the claimer if package match allows it, and returns it
 // or nil. A damaged job is set aside and the next one has its turn.
 func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, h head) (*site.Job, error) {
-	j, err := jobBy(ctx, tx, `seq = ?`, h.seq)
+	j, err := jobBy(ctx, tx, jobBySeq, h.seq)
 	var d *damage
 	if errors.As(err, &d) {
 		return nil, s.setAside(ctx, tx, d)
@@ -458,11 +458,12 @@ func (s jobs) Held(ctx context.Context, g ai.Grant, runner ai.RunnerID, now ai.M
 		if _, err := worker(ctx, q, runner); err != nil {
 			return err
 		}
-		j, err := held(ctx, q, g, runner, now)
+		var payload sql.Null[string]
+		j, err := holding(also{q.QueryRowContext(ctx, heldQuery, g.LeaseID, g.JobID), &payload}, g, runner, now)
 		if err != nil {
 			return err
 		}
-		if err := withPayload(ctx, q, &j); err != nil {
+		if err := keptPayload(&j, payload); err != nil {
 			return err
 		}
 		job = j.Job
@@ -474,10 +475,20 @@ func (s jobs) Held(ctx context.Context, g ai.Grant, runner ai.RunnerID, now ai.M
 	return job, nil
 }
 
+// heldQuery asks for a job, and for its payload alone if it has that lease. A job
+// that is held has no result yet.
+const heldQuery = `SELECT ` + jobColumns + `, c.payload
+	FROM jobs LEFT JOIN job_content c ON c.seq = jobs.seq AND jobs.lease_id = ? WHERE jobs.id = ?`
+
 // held reads the job that the device holds under the grant. It returns
 // [site.ErrNotHeld] for everything else.
 func held(ctx context.Context, q database.Queryer, g ai.Grant, runner ai.RunnerID, now ai.Millis) (jobRow, error) {
-	j, err := jobBy(ctx, q, `id = ?`, g.JobID)
+	return holding(q.QueryRowContext(ctx, jobByID, g.JobID), g, runner, now)
+}
+
+// holding is held for the job's row.
+func holding(row scanner, g ai.Grant, runner ai.RunnerID, now ai.Millis) (jobRow, error) {
+	j, err := scanJob(row)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return jobRow{}, site.ErrNotHeld

@@ -70,7 +70,7 @@ var kept = exact.Limits{Bytes: 2 * ai.MaxSealedBody, Depth: 4, Values: 1 << 20}
 // keep writes a value in its kept form. What is kept was read from a message or
 // made by the site, so it fits its bounds; if not, the job is refused.
 func keep[T any](s exact.Shape[T], v T) (string, error) {
-	text, err := s.Append(nil, v)
+	text, err := s.Bytes(v)
 	return string(text), err
 }
 
@@ -152,10 +152,23 @@ func scanJob(r scanner) (jobRow, error) {
 	return *j, nil
 }
 
-// jobBy reads one job by a condition. It returns sql.ErrNoRows or a *damage.
-func jobBy(ctx context.Context, q database.Queryer, where string, args ...any) (jobRow, error) {
-	return scanJob(q.QueryRowContext(ctx, `SELECT `+jobColumns+` FROM jobs WHERE `+where, args...))
+const (
+	jobByID  = `SELECT ` + jobColumns + ` FROM jobs WHERE id = ?`
+	jobBySeq = `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ?`
+)
+
+// jobBy reads one job. It returns sql.ErrNoRows or a *damage.
+func jobBy(ctx context.Context, q database.Queryer, query string, arg any) (jobRow, error) {
+	return scanJob(q.QueryRowContext(ctx, query, arg))
 }
+
+// also is a row with one more value at its end.
+type also struct {
+	scanner
+	last any
+}
+
+func (a also) Scan(into ...any) error { return a.scanner.Scan(append(into, a.last)...) }
 
 // withDependencies adds what the job waits for.
 func withDependencies(ctx context.Context, q database.Queryer, j *jobRow) error {
@@ -204,16 +217,7 @@ func withContent(ctx context.Context, q database.Queryer, j *jobRow) error {
 	return nil
 }
 
-// withPayload adds the payload alone. A job that is held has no result yet.
-func withPayload(ctx context.Context, q database.Queryer, j *jobRow) error {
-	var payload sql.Null[string]
-	err := q.QueryRowContext(ctx, `SELECT payload FROM job_content WHERE seq = ?`, j.seq).Scan(&payload)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	return keptPayload(j, payload)
-}
-
+// keptPayload reads a payload that is still kept.
 func keptPayload(j *jobRow, text sql.Null[string]) (err error) {
 	if !text.Valid {
 		return nil

@@ -186,7 +186,7 @@ func TestNewKeyIsApproved(t *testing.T) {
 				agent.Terminate(t)
 			}
 			// Nobody says yes.
-			if out, err := w.agent.Command("agent", "approve", pending.Fingerprint).CombinedOutput(); err == nil || !strings.Contains(string(out), "not-confirmed") {
+			if out, err := w.agent.Command("agent", "approve", pending.Fingerprint).CombinedOutput(); err == nil || !strings.Contains(string(out), "needs-yes") {
 				t.Errorf("approved unasked: %v\n%s", err, out)
 			}
 			if n := w.model.Times("meanwhile"); n != 0 || w.sites()["pending"] != pending {

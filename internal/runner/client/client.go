@@ -166,7 +166,7 @@ func New(c Config) *Client {
 		c.Clock = time.Now
 	}
 	if c.Transport == nil {
-		c.Transport = transport(c.Server)
+		c.Transport = Transport(c.Server)
 	}
 	codec, ok := protocol.Find(c.Spoken.Version)
 	if !ok {
@@ -232,8 +232,9 @@ func other(tried ai.Codec, err error) (ai.Codec, bool) {
 	return next, ok && next.Version != tried.Version
 }
 
-// transport dials only where the server may be.
-func transport(s Server) http.RoundTripper {
+// Transport is the network as a client uses it, with connections of its own. It
+// dials only where the server may be.
+func Transport(s Server) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	if !s.tls {
 		dialer.ControlContext = judge
@@ -426,6 +427,9 @@ func exchange[A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, w
 
 func good(status int) bool { return status >= 200 && status <= 299 }
 
+// maxAhead is how much room is made for an answer before it is there, in bytes.
+const maxAhead = 16 << 10
+
 // roundTrip sends a request and reads the answer: at most limit bytes of a good
 // one. Of another only the status counts where it is larger than any refusal.
 func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int, err error) {
@@ -439,9 +443,13 @@ func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int,
 	}
 	large := resp.ContentLength > int64(limit)
 	if !large {
-		if body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
+		var b bytes.Buffer
+		// What is announced is made room for, but not on a stranger's word alone.
+		b.Grow(int(min(max(resp.ContentLength, 0), maxAhead)) + bytes.MinRead)
+		if _, err := b.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
 			return nil, 0, failed(r, err)
 		}
+		body = b.Bytes()
 		large = len(body) > limit
 	}
 	switch {

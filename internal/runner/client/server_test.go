@@ -219,7 +219,7 @@ func TestTransportJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := transport(plain).(*http.Transport)
+	tr := Transport(plain)
 	if tr.Proxy != nil {
 		t.Error("plain HTTP may go through a proxy, which would read it")
 	}
@@ -247,7 +247,7 @@ func TestTransportJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if transport(secure).(*http.Transport).Proxy == nil {
+	if Transport(secure).Proxy == nil {
 		t.Error("with TLS no proxy is asked")
 	}
 }
@@ -260,7 +260,7 @@ func TestPlainIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A name that leads to a public address, without asking for one.
-	tr := transport(s).(*http.Transport)
+	tr := Transport(s)
 	dial := tr.DialContext
 	tr.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address != "app.example:80" {

@@ -381,8 +381,12 @@ var rowsShape = exact.Shape[rows]{Fields: func(o *exact.Object, r *rows) {
 
 // Pairings returns the servers in the order in which they were first paired. It
 // returns datadir.ErrRead and [ErrPairings].
-func (h *Home) Pairings() ([]Pairing, error) {
-	content, err := datadir.Read(filepath.Join(h.dir, pairings), maxPairingsFile)
+func (h *Home) Pairings() ([]Pairing, error) { return LoadPairings(h.dir) }
+
+// LoadPairings reads the servers of a folder that may be in use by another
+// process. It returns what [Home.Pairings] does.
+func LoadPairings(dir string) ([]Pairing, error) {
+	content, err := datadir.Read(filepath.Join(dir, pairings), maxPairingsFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil

@@ -75,12 +75,16 @@ type Config struct {
 
 // Machine is the state of one device at one server. It is used by one goroutine.
 type Machine struct {
-	c       Config
-	rand    *rand.Rand
-	offers  []Offer
-	allowed map[ai.Owner]bool
-	served  map[ai.KeyID]bool
-	jobs    map[ai.LeaseID]*job
+	c      Config
+	rand   *rand.Rand
+	offers []Offer
+	// ownFirst is whether the next claim asks for the owner's own jobs, without
+	// waiting for one. Servers hand out the oldest first, and where there is one
+	// place the owner would wait behind everybody who asked before.
+	ownFirst bool
+	allowed  map[ai.Owner]bool
+	served   map[ai.KeyID]bool
+	jobs     map[ai.LeaseID]*job
 
 	beat, claim request
 	took        time.Time           // when a job was last taken on; zero means never
@@ -396,16 +400,19 @@ func (m *Machine) free() int {
 func (m *Machine) planClaim() {
 	c := &m.claim
 	crowded := m.crowded()
-	if c.seq != 0 && c.ownerOnly && !crowded {
+	if c.seq != 0 && c.ownerOnly && c.wait > 0 && !crowded {
 		m.claimAnew(m.now) // a place for others is free again
 	}
 	if c.seq != 0 || m.now.Before(c.next) || m.free() <= 0 {
 		return
 	}
 	m.seq++
-	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free(), ownerOnly: crowded}
+	*c = request{seq: m.seq, sent: m.now, wait: hold, fails: c.fails, max: m.free(), ownerOnly: crowded || m.ownFirst}
+	if m.ownFirst && !crowded {
+		c.wait = 0
+	}
 	m.do(Claim{Seq: c.seq, Wait: c.wait, Request: ai.ClaimRequest{
-		RunnerID: m.c.Runner, Capabilities: m.capabilities(crowded), Max: int64(m.free()),
+		RunnerID: m.c.Runner, Capabilities: m.capabilities(c.ownerOnly), Max: int64(m.free()),
 	}})
 }
 
@@ -641,7 +648,13 @@ func (e ClaimDone) apply(m *Machine) {
 	if taken > 0 {
 		m.took = m.now
 	}
+	first := m.ownFirst && c.ownerOnly && c.wait == 0
+	if first {
+		m.ownFirst = false
+	}
 	switch {
+	case first && len(e.Answer.Jobs) == 0:
+		c.fails, c.next = 0, m.now // and now for anybody's
 	case taken > 0 || len(e.Answer.Jobs) == 0 && held:
 		c.fails, c.next = 0, m.now
 	case len(e.Answer.Jobs) == 0:
@@ -677,6 +690,7 @@ func (m *Machine) take(grants []ai.ClaimedStub, most int) (taken int) {
 			m.jobs[s.Lease.ID] = j
 			m.note(NoteGranted, j, nil)
 			m.do(Work{Stub: s, Offer: offer})
+			m.ownFirst = m.c.Concurrency == 1 && m.foreign(s)
 			m.want(m.now.Add(cover))
 			taken++
 		}

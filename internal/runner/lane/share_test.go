@@ -155,6 +155,35 @@ func TestOwnerKeepsAPlace(t *testing.T) {
 	}
 }
 
+// TestOwnerIsAskedForFirst: where there is one place, the owner's own jobs are
+// asked for after each job of others, before the next of those.
+func TestOwnerIsAskedForFirst(t *testing.T) {
+	b := newBench(t, roomy, func(c *lane.Config) { c.Concurrency = 1 })
+	claim := b.sharing(shared(ai.OfferPublic))
+	if got := scopesOf(claim.Request.Capabilities); got != "public" || claim.Wait == 0 {
+		t.Fatalf("%q, %v", got, claim.Wait)
+	}
+	b.grant(claim.Seq, b.stub(1, others("bob", ai.AudiencePublic)))
+	for i := 2; i < 5; i++ { // however many wait
+		claim = one[lane.Claim](b, b.step(lane.WorkDone{Lease: ai.LeaseID(fmt.Sprint("lease", i-1)), End: lane.WorkGone}))
+		if got := scopesOf(claim.Request.Capabilities); got != "self" || claim.Wait != 0 {
+			t.Fatalf("%q, %v", got, claim.Wait)
+		}
+		claim = one[lane.Claim](b, b.grant(claim.Seq))
+		if got := scopesOf(claim.Request.Capabilities); got != "public" || claim.Wait == 0 {
+			t.Fatalf("%q, %v", got, claim.Wait)
+		}
+		b.grant(claim.Seq, b.stub(i, others("bob", ai.AudiencePublic)))
+	}
+	// An own one that waits runs next, and after it anybody's may.
+	claim = one[lane.Claim](b, b.step(lane.WorkDone{Lease: "lease4", End: lane.WorkGone}))
+	one[lane.Work](b, b.grant(claim.Seq, b.stub(5)))
+	claim = one[lane.Claim](b, b.step(lane.WorkDone{Lease: "lease5", End: lane.WorkGone}))
+	if got := scopesOf(claim.Request.Capabilities); got != "public" || claim.Wait == 0 {
+		t.Errorf("%q, %v", got, claim.Wait)
+	}
+}
+
 // TestFull: while nothing more may be spent on others the offer is its owner's
 // alone, what runs goes on, and what a server grants all the same is for the
 // ledger to judge.

@@ -37,7 +37,7 @@ var (
 		"See that the folder for temporary files exists, has room, and belongs to the agent's user.")
 	ErrWalls = refusal.NewKind("program-walls", 500,
 		"The program was not started, since the walls around it cannot be put up.",
-		"See what allod agent doctor says of isolation.")
+		"See what allod doctor says of isolation.")
 	ErrStart = refusal.NewKind("program-not-started", 503,
 		"The backend's program cannot be started.",
 		"Start it by hand, as the user that the agent runs as.")

@@ -62,7 +62,7 @@ func (c codec[T]) Read(body []byte) (T, error) {
 }
 
 func (c codec[T]) Write(v T) ([]byte, error) {
-	body, err := c.shape.Append(nil, v)
+	body, err := c.shape.Bytes(v)
 	if err == nil && len(body) > c.limit {
 		body, err = nil, &exact.Problem{Rule: exact.ErrTooLarge}
 	}
