@@ -41,7 +41,7 @@ type machine struct {
 func newMachine(t *testing.T, id wirebackend.ID, mode string, members object) *machine {
 	t.Helper()
 	m := pairedMachine(t, id, mode, members)
-	m.run("llm.generate")
+	m.run("llm.generate", "llm.chat")
 	return m
 }
 
@@ -73,7 +73,7 @@ func pairedMachine(t *testing.T, id wirebackend.ID, mode string, members object)
 	}
 	var env []string
 	for name, value := range m.environment() {
-		if name != "TMPDIR" { // which the agent itself may use
+		if name != "TMPDIR" && name != "LD_PRELOAD" { // which the agent itself obeys
 			env = append(env, name+"="+value)
 		}
 	}
@@ -159,21 +159,12 @@ func (m *machine) get(file string) string {
 	return string(b)
 }
 
-// run starts the agent, and waits until it and the site know what it offers.
+// run starts the agent, and waits until it offers so many kinds and the site knows.
 func (m *machine) run(kinds ...string) {
 	m.t.Helper()
 	m.works = m.agent.Run()
 	// What the site knows may be from when they were paired.
-	var s struct {
-		Running  bool
-		Backends []struct{ State string }
-	}
-	if !programs.Eventually(m.t, func() bool {
-		m.tellJSON(&s, "agent", "status")
-		return s.Running && slices.ContainsFunc(s.Backends, func(b struct{ State string }) bool { return b.State == "ready" || b.State == "unproven" })
-	}) {
-		m.t.Fatalf("it has no model: %+v\n%s", s, m.works.Said)
-	}
+	m.works.Said.Shows(m.t, fmt.Sprintf("offers=%d\n", len(kinds)))
 	for _, kind := range kinds {
 		m.offers(kind)
 	}

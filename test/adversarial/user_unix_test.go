@@ -51,10 +51,6 @@ func asOrdinaryUser(m *testing.M) (code int, done bool) {
 	if err := errors.Join(os.Mkdir(bin, 0o755), os.WriteFile(copied, binary, 0o755), os.Chmod(dir, 0o755), os.Mkdir(temporary, 0o700)); err != nil {
 		return fail(err)
 	}
-	command, err := programs.Build(bin)
-	if err != nil {
-		return fail(err)
-	}
 	_ = os.Chown(temporary, nobody, nobody) // where it fails, the start does too
 	var args []string
 	for _, a := range os.Args[1:] {
@@ -65,7 +61,7 @@ func asOrdinaryUser(m *testing.M) (code int, done bool) {
 	}
 	cmd := exec.Command(copied, args...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "HOME="+temporary, command)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "HOME="+temporary)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	if err := cmd.Start(); err != nil {
@@ -80,7 +76,7 @@ func asOrdinaryUser(m *testing.M) (code int, done bool) {
 	flag.Parse()
 	if run := flag.Lookup("test.run").Value; run.String() == "" || strings.Contains(run.String(), "Root") {
 		_ = flag.Set("test.run", rootTests)
-		return m.Run(), true
+		programs.Main(m)
 	}
 	return 0, true
 }

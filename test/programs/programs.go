@@ -14,7 +14,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-var folder string // of this test binary, removed at its end
+var (
+	folder string // of this test binary, removed at its end
+	self   string // this test binary, where it is the command as well
+)
+
+// Itself has the command be this test binary, which was linked with what the
+// compiler was told to change, and can be run by a user who can build nothing. A
+// package's TestMain calls it before [Main], and is the command where the binary was
+// started by its name.
+func Itself() (err error) {
+	self, err = os.Executable()
+	return err
+}
 
 // Main runs the tests of a package and ends the process. A package that uses
 // [Allod] calls it from its TestMain.
@@ -31,39 +43,21 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// builtEnv names the command that was built already, for a test binary that runs
-// again as a user who can build nothing.
-const builtEnv = "ALLOD_TEST_COMMAND"
-
 var built = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv(builtEnv); path != "" {
-		return path, nil
-	}
 	if folder == "" {
 		return "", errors.New("the package's TestMain does not call programs.Main")
 	}
 	path := filepath.Join(folder, "allod")
-	return path, build(path)
-})
-
-func build(path string) error {
+	if self != "" {
+		return path, os.Symlink(self, path)
+	}
 	build := exec.Command("go", "build", "-o", path, "github.com/allodhq/allod/cmd/allod")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("the command does not build: %w\n%s", err, out)
+		return "", fmt.Errorf("the command does not build: %w\n%s", err, out)
 	}
-	return nil
-}
-
-// Build builds the command into a folder. The test binary that is started with the
-// variable that it returns uses it, and so does this one.
-func Build(dir string) (variable string, err error) {
-	path := filepath.Join(dir, "allod")
-	if err := build(path); err != nil {
-		return "", err
-	}
-	return builtEnv + "=" + path, os.Setenv(builtEnv, path)
-}
+	return path, nil
+})
 
 // Allod is the path of the command, which is built once for all tests of a package.
 func Allod(t *testing.T) string {
