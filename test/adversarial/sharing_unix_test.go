@@ -14,38 +14,41 @@ import (
 	"github.com/allodhq/allod/wire/ai/match"
 )
 
-// TestRoot has an agent run as root, with a server and a program.
+// TestRoot has an agent run as root, with a server and the programs.
 func TestRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this user is not root")
 	}
+	m := pairedMachine(t, wirebackend.Generic, "echo", nil)
+	backends := object{"mine": object{"backend": wirebackend.Generic, "baseUrl": m.server().URL + "/v1"}}
 	for id, name := range names {
-		m := pairedMachine(t, wirebackend.Generic, "echo", nil)
 		m.install(name)
-		m.agent.Configure(object{
-			"backends": object{"mine": object{"backend": wirebackend.Generic, "baseUrl": m.server().URL + "/v1"}, "me": object{"backend": id}},
-			"routes":   object{"llm.generate": object{"backend": "mine", "model": "model-1"}, "llm.chat": object{"backend": "me", "model": "model-1"}},
-		})
-		m.run("llm.generate")
-		if got := m.answer(m.prompt("a")); got != "a" {
-			t.Errorf("%q", got)
+		backends[name] = object{"backend": id}
+	}
+	m.set("reports", "")
+	m.agent.Configure(object{
+		"backends": backends,
+		"routes":   object{"llm.generate": object{"backend": "mine", "model": "model-1"}, "llm.chat": object{"backend": "claude", "model": "model-1"}},
+	})
+	m.run("llm.generate")
+	if got := m.answer(m.prompt("a")); got != "a" {
+		t.Errorf("%q", got)
+	}
+	var rows []struct{ Name, State, Refusal string }
+	m.tellJSON(&rows, "agent", "backends")
+	for _, r := range rows {
+		if r.Name != "mine" && (r.State != "unusable" || r.Refusal != program.ErrRoot.Name()) {
+			t.Errorf("%+v", r)
 		}
-		var rows []struct{ Name, State, Refusal string }
-		m.tellJSON(&rows, "agent", "backends")
-		for _, r := range rows {
-			if r.Name == "me" && (r.State != "unusable" || r.Refusal != program.ErrRoot.Name()) {
-				t.Errorf("%+v", r)
-			}
-		}
-		if status := m.tell("", "agent", "status"); len(rows) != 2 || !strings.Contains(status, program.ErrRoot.Name()) {
-			t.Errorf("%+v %s", rows, status)
-		}
-		if !m.available("alice", "self", "llm.chat", false) {
-			t.Error("a program is offered")
-		}
-		if m.get("seen") != "" || m.get("asked") != "" || len(m.reports("asked")) > 0 {
-			t.Error("root started the program")
-		}
+	}
+	if status := m.tell("", "agent", "status"); len(rows) != 3 || strings.Count(status, program.ErrRoot.Name()) != 2 {
+		t.Errorf("%+v %s", rows, status)
+	}
+	if !m.available("alice", "self", "llm.chat", false) {
+		t.Error("a program is offered")
+	}
+	if m.get("seen") != "" || m.get("asked") != "" {
+		t.Error("root started a program")
 	}
 }
 

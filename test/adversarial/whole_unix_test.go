@@ -34,11 +34,17 @@ func TestWholeWay(t *testing.T) {
 			}
 			all = append(all, question{m.prompt(asked), want, asked})
 		}
+		// Alone where its beginning could mean something, else together: what is blank
+		// alone was not asked, and a program's start takes its time.
+		together := "together:"
 		for _, text := range oddTexts {
-			if strings.TrimSpace(text) != "" { // else nothing was asked, and nothing is answered
+			if strings.IndexAny(text, "-/@#!$`|&;'\"%{<\x00\x1b\xff") == 0 {
 				add(text, replaced(text))
+			} else {
+				together += "\n" + text
 			}
 		}
+		add(together, replaced(together))
 		// Half a character is none, and is refused before anybody is asked.
 		for _, text := range []string{`"half \ud800 a pair"`, `"\udc00\ud83d"`, "\"\xff\"", "\"\xed\xa0\x80\""} {
 			if status, answer := m.post(`{"kind":"llm.generate","owner":"alice","payload":{"prompt":` + text + `}}`); status != 400 || !strings.Contains(answer, `"app-request"`) {
