@@ -45,9 +45,13 @@ func TestOutputIsInert(t *testing.T) {
 		"log": func(w io.Writer, asJSON bool, text string) error {
 			lines := []ingress.Line{
 				{Type: ingress.TypePrompt, At: time.Unix(0, 0), JobID: ai.JobID(text), Owner: ai.Owner(text), Model: text, Prompt: text, Kind: ai.KindChat},
-				{Type: ingress.TypeOutcome, At: time.Unix(0, 0), JobID: ai.JobID(text), Owner: ai.Owner(text), Outcome: "refused", Detail: text},
+				{Type: ingress.TypeOutcome, At: time.Unix(0, 0), JobID: ai.JobID(text), Owner: ai.Owner(text), Server: text, Audience: ai.Audience(text), Outcome: "refused", Detail: text, Reason: text},
 			}
 			return show(w, asJSON, lines, func(w io.Writer) error { return writeLog(w, lines) })
+		},
+		"spend": func(w io.Writer, asJSON bool, text string) error {
+			s := runner.Spending{Rows: []runner.SpentRow{{Day: "2030-01-01", Backend: text, Owner: ai.Owner(text)}}, Backends: []runner.SpendingLimit{{Backend: text, Limit: 1}}}
+			return show(w, asJSON, s, func(w io.Writer) error { return writeSpending(w, s) })
 		},
 		"status": func(w io.Writer, asJSON bool, text string) error {
 			s := runner.Status{
