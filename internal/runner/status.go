@@ -52,8 +52,8 @@ type ServerStatus struct {
 	Sites []string `json:"sites"`
 	// SiteDetails are all sites, those among them that wait or count no more.
 	SiteDetails []SiteStatus `json:"siteDetails,omitzero"`
-	// State is starting, serving, unreachable, nothing-to-serve, revoked or
-	// stopped.
+	// State is starting, serving, unreachable, nothing-to-serve, revoked, two-agents
+	// or stopped.
 	State string `json:"state"`
 	// Refusal names why, where there is a reason.
 	Refusal string `json:"refusal,omitzero"`
@@ -117,6 +117,9 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	a.mu.Lock()
 	r := a.lanes[p.Server]
 	a.mu.Unlock()
+	if p.TwoAgentsAt != 0 {
+		row.State, row.Refusal = "two-agents", client.ErrTwoAgents.Name()
+	}
 	if r == nil {
 		return row
 	}
@@ -132,6 +135,8 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	switch {
 	case st.revoked:
 		row.State, row.Refusal = "revoked", ai.ErrRevoked.Name()
+	case st.twoAgents:
+		row.State, row.Refusal = "two-agents", client.ErrTwoAgents.Name()
 	case !st.Asked:
 		row.State = "starting"
 	case !st.Reachable:
@@ -168,6 +173,8 @@ func problems(s Status) []string {
 			}
 		case "revoked":
 			add(r.Server + " revoked this machine. Pair again if you want to go on: allod connect " + r.Server)
+		case "two-agents":
+			add(r.Server + " saw another live agent that uses this machine's keys, and serves neither. If you copied this machine's folder, stop or remove all copies but one, and pair that anew: allod connect " + r.Server + ". If you did not, somebody may have your keys: revoke this machine in the app, and pair from a new folder.")
 		case "unreachable":
 			add(r.Server + " does not answer, or refuses. The agent keeps trying." + because(r.Refusal))
 		case "nothing-to-serve":
