@@ -417,6 +417,7 @@ func writeStatus(w io.Writer, s runner.Status) error {
 	if len(s.Backends) > 0 {
 		b.WriteString("\n")
 		backendLines(&b, s.Backends)
+		wallLines(&b, s)
 	}
 	if s.Root {
 		b.WriteString("\n! " + rootWarning + "\n")
@@ -441,8 +442,8 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 		if r.Model != "" {
 			fmt.Fprintf(b, ", model %s", word(r.Model))
 		}
-		if r.BaseURL != "" {
-			fmt.Fprintf(b, "\n  %s at %s, %s, %s", r.ID, r.BaseURL, r.Cost, offered(r))
+		if at := r.BaseURL + r.Program; at != "" {
+			fmt.Fprintf(b, "\n  %s at %s, %s, %s", r.ID, word(at), r.Cost, offered(r))
 		}
 		for i, k := range r.Kinds {
 			if i == 0 {
@@ -459,6 +460,19 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 			b.WriteString("; untested: Allod was not run against this program's real server")
 		}
 		b.WriteString("\n")
+	}
+}
+
+// wallLines say what is around the backends that are programs, if there are any.
+func wallLines(b *strings.Builder, s runner.Status) {
+	switch {
+	case !s.HasPrograms():
+	case !s.Isolation.Enforced:
+		fmt.Fprintf(b, "Programs run without walls (%s).\n", s.Isolation.Refusal)
+	case len(s.Isolation.Open) == 0:
+		b.WriteString("Programs run behind walls.\n")
+	default:
+		fmt.Fprintf(b, "Programs run behind walls. Open in this kernel: %s.\n", word(strings.Join(s.Isolation.Open, "; ")))
 	}
 }
 
@@ -494,6 +508,7 @@ generation passed, with its age. Backends that cost money are never tried unaske
 				err = print(cmd, env, s.Backends, func(w io.Writer) error {
 					var b strings.Builder
 					backendLines(&b, s.Backends)
+					wallLines(&b, s)
 					_, err := io.WriteString(w, b.String())
 					return err
 				})

@@ -11,6 +11,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/allowlist"
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/confine"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
@@ -21,6 +22,7 @@ import (
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
 	"github.com/allodhq/allod/wire/ai/match"
 )
@@ -36,11 +38,40 @@ type Status struct {
 	Root     bool            `json:"root"`
 	Servers  []ServerStatus  `json:"servers"`
 	Backends []BackendStatus `json:"backends"`
+	// Isolation is what this machine does for backends that are programs.
+	Isolation Isolation `json:"isolation"`
 	// Allowed is how many people's jobs are taken besides the owner's.
 	Allowed int `json:"allowed"`
 	// Problems are the reasons why nothing, or not all, is served, each with the
 	// way out.
 	Problems []string `json:"problems"`
+}
+
+// Isolation is what keeps the programs that the agent starts away from what their
+// owner did not hand to them.
+type Isolation struct {
+	// Enforced is whether programs run behind walls.
+	Enforced bool `json:"enforced"`
+	// Open is what this kernel leaves open and a newer one would close.
+	Open []string `json:"open,omitzero"`
+	// Refusal names why there are no walls.
+	Refusal string `json:"refusal,omitzero"`
+}
+
+func isolation(c confine.Confinement) Isolation {
+	if c.Reason != nil {
+		return Isolation{Refusal: c.Reason.Kind().Name()}
+	}
+	return Isolation{Enforced: c.Enforced, Open: c.Missing}
+}
+
+// openProblem says that programs run without walls where there are any, and why.
+func openProblem(s Status, reason *refusal.Refusal) []string {
+	if reason == nil || !s.HasPrograms() {
+		return nil
+	}
+	k := reason.Kind()
+	return []string{strings.Join([]string{k.Meaning(), reason.Detail(), k.WayOut()}, " ")}
 }
 
 // ServerStatus is what is shown of one paired server.
@@ -87,10 +118,12 @@ func (a *Agent) Status() (Status, error) {
 		Running: running, Paused: paused || a.home.Paused(), Root: os.Geteuid() == 0,
 		Servers: []ServerStatus{}, Backends: a.shelf.status(), Problems: []string{},
 	}
+	walls := confine.State()
+	s.Isolation = isolation(walls)
 	for _, p := range pairings {
 		s.Servers = append(s.Servers, a.serverStatus(p))
 	}
-	s.Problems = problems(s)
+	s.Problems = append(problems(s), openProblem(s, walls.Reason)...)
 	list, err := a.Allowed()
 	s.Allowed = len(list)
 	_, broken := a.purse.known()
@@ -101,6 +134,11 @@ func (a *Agent) Status() (Status, error) {
 		}
 	}
 	return s, nil
+}
+
+// HasPrograms reports whether a backend is a program.
+func (s Status) HasPrograms() bool {
+	return slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return classOf(b.ID) == wirebackend.Process })
 }
 
 func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
