@@ -33,12 +33,17 @@ type Change struct {
 // they stand; it makes the file if there is none. check is asked about the new
 // content before it takes the place of the old, and its error is returned. Edit
 // returns [ErrEdit] and the errors of [Read] about the file as a whole. A file that
-// is a link is changed where it leads.
+// is a link is changed where it leads, and not where that is not there. One that is
+// read-only, or that was changed meanwhile, is left alone.
 func Edit(path string, changes []Change, check func(content []byte) error) error {
 	mode := fs.FileMode(0o600)
+	var before []byte // nil for no file
 	content, err := load(path)
 	switch {
 	case errors.Is(err, ErrAbsent):
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return ErrEdit.With("It is a link to a file that is not there.")
+		}
 		content = []byte("{}\n")
 	case err != nil:
 		return err
@@ -50,7 +55,10 @@ func Edit(path string, changes []Change, check func(content []byte) error) error
 		if err != nil {
 			return ErrEdit.Because(err)
 		}
-		mode = info.Mode().Perm()
+		if mode = info.Mode().Perm(); mode&0o200 == 0 {
+			return ErrEdit.With("It is read-only.")
+		}
+		before = content
 	}
 	d, err := parse(content)
 	if err != nil {
@@ -75,6 +83,11 @@ func Edit(path string, changes []Change, check func(content []byte) error) error
 	content = append(trimmed(d.tree), '\n')
 	if err := check(content); err != nil {
 		return err
+	}
+	switch now, err := load(path); {
+	case errors.Is(err, ErrAbsent) && before == nil:
+	case err != nil || before == nil || !bytes.Equal(now, before):
+		return ErrEdit.With("It was changed meanwhile. Try again.")
 	}
 	if err := datadir.ReplaceAs(path, content, mode); err != nil {
 		return ErrEdit.Because(err)

@@ -115,3 +115,37 @@ func TestEditThroughALink(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 }
+
+// TestEditLosesNothing: what its owner did to a file meanwhile, a link, and a file
+// that its owner closed stay as they are.
+func TestEditLosesNothing(t *testing.T) {
+	changes := []configfile.Change{change("named", "offer")}
+	for name, before := range map[string]string{"changed": "{\"a\": 1}\n", "made": "", "empty": "{}"} {
+		path := filepath.Join(t.TempDir(), "c.json")
+		if before != "" {
+			if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := configfile.Edit(path, changes, func([]byte) error { return os.WriteFile(path, []byte("{\"mine\": 1}"), 0o600) })
+		if got, _ := os.ReadFile(path); !errors.Is(err, configfile.ErrEdit) || string(got) != "{\"mine\": 1}" {
+			t.Errorf("%s meanwhile: %q, %v", name, got, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(path, []byte("{}"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	err := configfile.Edit(path, changes, accept)
+	if got, _ := os.ReadFile(path); !errors.Is(err, configfile.ErrEdit) || string(got) != "{}" {
+		t.Errorf("read-only: %q, %v", got, err)
+	}
+	link := filepath.Join(t.TempDir(), "link.json")
+	if err := os.Symlink(filepath.Join(t.TempDir(), "away.json"), link); err != nil {
+		t.Skip(err)
+	}
+	err = configfile.Edit(link, changes, accept)
+	if info, lerr := os.Lstat(link); !errors.Is(err, configfile.ErrEdit) || lerr != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("a link to what is not there: %v, %v", err, lerr)
+	}
+}

@@ -123,9 +123,7 @@ func (a *Agent) Keys() key.DeviceKeys { return a.keys }
 // revokes the device is left, and the others go on.
 func (a *Agent) Run(ctx context.Context) error {
 	var lanes, tending sync.WaitGroup
-	if err := a.begin(ctx, &lanes); err != nil {
-		return err
-	}
+	// Before the lanes begin, so that they miss no change.
 	a.shelf.mu.Lock()
 	a.shelf.changed = func(offers []lane.Offer) {
 		a.log.Info("offers changed", "offers", len(offers))
@@ -134,6 +132,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	a.shelf.mu.Unlock()
+	if err := a.begin(ctx, &lanes); err != nil {
+		return err
+	}
 	tending.Go(func() { a.shelf.tend(ctx) })
 	tending.Go(func() { a.retain(ctx) })
 	<-ctx.Done()

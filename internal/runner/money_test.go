@@ -12,6 +12,7 @@ import (
 
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/runner"
+	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/ledger"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
@@ -252,4 +253,24 @@ func TestDamagedLedger(t *testing.T) {
 	if left, err := os.ReadFile(path); err != nil || string(left) != damage {
 		t.Errorf("%q, %v", left, err)
 	}
+}
+
+// TestSizesAreNotUnderstated: room is taken by what a site says of a question's
+// length, so a longer one that costs money is not asked.
+func TestSizesAreNotUnderstated(t *testing.T) {
+	site := newSiteKeys(t)
+	f := paid(t, 500, site)
+	f.say(counted)
+	f.askFor("fits", "bob", ai.AudienceNamed, site, `{"prompt":"`+strings.Repeat("y", ai.MaxSmallUnits)+`"}`)
+	f.answered("fits")
+	asked := f.model.count()
+	f.askFor("lies", "bob", ai.AudienceNamed, site, `{"prompt":"`+strings.Repeat("y", ai.MaxSmallUnits+1)+`"}`)
+	if why := f.refusedFor("lies"); why != lane.ErrPayload.Name() {
+		t.Errorf("refused for %s", why)
+	}
+	if f.model.count() != asked {
+		t.Error("the model saw it")
+	}
+	f.askFor("own", "alice", ai.AudienceSelf, site, `{"prompt":"`+strings.Repeat("y", ai.MaxSmallUnits+1)+`"}`)
+	f.answered("own")
 }

@@ -406,7 +406,7 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, own bool, p ai.Payload, 
 	if err := sh.slots.take(ctx, own); err != nil {
 		return backend.Result{}, err
 	}
-	defer sh.slots.give()
+	defer sh.slots.give(own)
 	sh.mu.Lock()
 	i := slices.IndexFunc(sh.stands, func(st *stand) bool { return st.name == o.Capability.Service && st.engine != nil })
 	if i < 0 || sh.stands[i].proofs[o.Capability.Model] == nil {

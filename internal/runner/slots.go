@@ -7,21 +7,24 @@ import (
 )
 
 // slots are the runs that may go on at once over all servers. The owner's own
-// jobs are let in before anybody else's.
+// jobs are let in before anybody else's, and where there are two or more one is
+// kept for them.
 type slots struct {
 	mu   sync.Mutex
 	free int
+	// foreign is how many more of others' may go on.
+	foreign int
 	// own and others are who waits, the longest first. A closed channel is a slot.
 	own, others []chan struct{}
 }
 
-func newSlots(n int) *slots { return &slots{free: n} }
+func newSlots(n int) *slots { return &slots{free: n, foreign: max(n-1, 1)} }
 
 // take waits for a slot. It returns the context's cause where that ends first.
 func (s *slots) take(ctx context.Context, own bool) error {
 	s.mu.Lock()
-	if s.free > 0 {
-		s.free--
+	if s.free > 0 && (own || s.foreign > 0) {
+		s.enter(own)
 		s.mu.Unlock()
 		return nil
 	}
@@ -44,21 +47,33 @@ func (s *slots) take(ctx context.Context, own bool) error {
 	}
 	s.mu.Unlock()
 	if i < 0 {
-		s.give() // it was handed over at the same moment
+		s.give(own) // it was handed over at the same moment
 	}
 	return context.Cause(ctx)
 }
 
-// give hands a slot to the next.
-func (s *slots) give() {
+// enter takes a slot that is free. The caller holds the lock.
+func (s *slots) enter(own bool) {
+	if s.free--; !own {
+		s.foreign--
+	}
+}
+
+// give hands the slot of such a job to the next.
+func (s *slots) give(own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, queue := range []*[]chan struct{}{&s.own, &s.others} {
-		if len(*queue) > 0 {
-			close((*queue)[0])
-			*queue = slices.Delete(*queue, 0, 1)
-			return
-		}
+	if s.free++; !own {
+		s.foreign++
 	}
-	s.free++
+	switch {
+	case len(s.own) > 0:
+		close(s.own[0])
+		s.own = slices.Delete(s.own, 0, 1)
+		s.enter(true)
+	case len(s.others) > 0 && s.foreign > 0:
+		close(s.others[0])
+		s.others = slices.Delete(s.others, 0, 1)
+		s.enter(false)
+	}
 }

@@ -136,6 +136,9 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if units := payload.TextUnits(); !line.IsOwn() && units > d.shelf.settings.Community.MaxPayload {
 		return backend.Result{}, lane.ErrPayload
 	}
+	if most, bounded := w.Stub.SizeClass.Ceiling(); charge != nil && !line.IsOwn() && bounded && payload.TextUnits() > most {
+		return backend.Result{}, lane.ErrPayload.With("It is longer than its site said, and room was taken for that.")
+	}
 	result, err := d.shelf.run(ctx, w.Offer, line.IsOwn(), payload, func() error {
 		prompt := line
 		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()

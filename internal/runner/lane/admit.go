@@ -81,9 +81,12 @@ func (m *Machine) others() (n int) {
 	return n
 }
 
-// crowded reports whether others have all the places that they may have: one is
-// kept for the owner where there is more than one.
-func (m *Machine) crowded() bool { return m.others() >= max(m.c.Concurrency-1, 1) }
+// crowded reports whether others get no place now: they have all that they may
+// have, one being kept for the owner where there is more than one, or what they
+// had came to nothing.
+func (m *Machine) crowded() bool {
+	return m.others() >= max(m.c.Concurrency-1, 1) || m.now.Before(m.shun)
+}
 
 // dismiss gives back what others have running that its owner no longer wishes.
 func (m *Machine) dismiss() {

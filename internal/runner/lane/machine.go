@@ -36,6 +36,9 @@ const (
 	// idleShare the part of the time since it had work that it is left alone.
 	shortIdle = time.Second
 	idleShare = 4
+	// freeVain is how many jobs of others in a row may come to nothing before fewer
+	// are asked for.
+	freeVain = 4
 	// guessedLease stands for the lease length until a claim has told it.
 	guessedLease = 5 * time.Second
 )
@@ -105,8 +108,12 @@ type Machine struct {
 	back             []giveBack // grants to give back
 	releasing        bool
 	past             map[ai.LeaseID]bool // leases that ended, which are not worked under again
-	stopping, ended  bool
-	stopBy           time.Time
+	// vain is how many jobs of others in a row came to nothing, and shun until when
+	// the server is asked for the owner's alone since they did.
+	vain            int
+	shun            time.Time
+	stopping, ended bool
+	stopBy          time.Time
 
 	// Only while a step runs.
 	now  time.Time
@@ -327,6 +334,9 @@ func (m *Machine) wake() time.Time {
 		}
 		if m.claim.seq == 0 && m.free() > 0 {
 			soonest(m.claim.next)
+		}
+		if m.claim.seq != 0 && m.now.Before(m.shun) {
+			soonest(m.shun)
 		}
 	}
 	for _, j := range m.jobs {
@@ -614,6 +624,7 @@ func (m *Machine) renewed(sent time.Time, a ai.HeartbeatResponse) {
 	for _, g := range a.Lost {
 		if j := m.jobs[g.LeaseID]; j != nil && j.stub.ID == g.JobID && m.covers[g.LeaseID] {
 			m.note(NoteLost, j, nil)
+			m.inVain(j)
 			m.stop(j)
 		}
 	}
@@ -737,8 +748,12 @@ func (e WorkDone) apply(m *Machine) {
 	switch e.End {
 	case WorkKept:
 		j.done, j.until, j.next = true, e.Until, m.now
+		if m.foreign(j.stub) {
+			m.vain = 0
+		}
 		return
 	case WorkRefused:
+		m.inVain(j)
 		m.note(NoteRefused, j, e.Err)
 		m.release(ai.ReleaseRefused, j)
 	case WorkDown:
@@ -748,9 +763,25 @@ func (e WorkDone) apply(m *Machine) {
 		// held already.
 		m.claimAnew(m.now.Add(m.interval()))
 		return
+	case WorkGone:
+		m.inVain(j)
 	}
 	m.end(j)
 	m.claim.soon(m.now)
+}
+
+// inVain has others' jobs asked for less and less while none of them gets to its
+// end: each stands in the ledger and in the log, and a server could fill them. The
+// owner's own are asked for as before.
+func (m *Machine) inVain(j *job) {
+	if j.done || !m.foreign(j.stub) {
+		return
+	}
+	if m.vain++; m.vain <= freeVain {
+		return
+	}
+	wait := min(firstRetry<<min(m.vain-freeVain, 16), lastRetry)
+	m.shun = m.now.Add(wait/2 + time.Duration(m.rand.Int64N(int64(wait/2))))
 }
 
 // soon asks again now, unless the server told us to wait.

@@ -262,3 +262,72 @@ func TestResultsOfOthersAreHandedIn(t *testing.T) {
 		t.Error(fmt.Sprint(b.m.Status()))
 	}
 }
+
+// TestVainJobsDoNotSpin: a server whose jobs of others all come to nothing, each of
+// which the ledger and the log keep, hands out ever fewer of them, while the owner's
+// own are taken at once.
+func TestVainJobsDoNotSpin(t *testing.T) {
+	for name, end := range map[string]func(*bench, ai.ClaimedStub) []lane.Action{
+		"refused": func(b *bench, s ai.ClaimedStub) []lane.Action {
+			return b.step(lane.WorkDone{Lease: s.Lease.ID, End: lane.WorkRefused, Err: match.ErrCeiling})
+		},
+		"gone": func(b *bench, s ai.ClaimedStub) []lane.Action {
+			return b.step(lane.WorkDone{Lease: s.Lease.ID, End: lane.WorkGone})
+		},
+	} {
+		b := newBench(t, roomy)
+		b.sharing(shared(ai.OfferNamed), "bob")
+		taken := 0
+		answer := func(actions []lane.Action) {
+			for n := 0; n < 1000; n++ {
+				var next []lane.Action
+				for _, a := range actions {
+					switch a := a.(type) {
+					case lane.Beat:
+						next = append(next, b.beatDone(a.Seq)...)
+					case lane.Claim:
+						next = append(next, b.grant(a.Seq, b.stub(taken+10_000*n, others("bob", ai.AudienceNamed)))...)
+					case lane.Work:
+						taken++
+						next = append(next, end(b, a.Stub)...)
+					case lane.Release:
+						next = append(next, b.step(lane.ReleaseDone{})...)
+					}
+				}
+				if actions = next; len(actions) == 0 {
+					return
+				}
+			}
+			t.Fatalf("%s: it never rests, and took %d", name, taken)
+		}
+		answer(b.log[len(b.log)-1:])
+		for range 6000 { // ten minutes
+			answer(b.wait(100 * time.Millisecond))
+		}
+		if taken < 10 || taken > 60 {
+			t.Errorf("%s: %d were taken", name, taken)
+		}
+	}
+}
+
+// TestVainJobsOfOthersKeepNoOwn: while others' jobs come to nothing the owner's own
+// is asked for at once, and others' again afterwards.
+func TestVainJobsOfOthersKeepNoOwn(t *testing.T) {
+	b := newBench(t, roomy, func(c *lane.Config) { c.Concurrency = 3 })
+	claim := b.sharing(shared(ai.OfferNamed), "bob")
+	for n := range 5 {
+		claim = one[lane.Claim](b, b.grant(claim.Seq, b.stub(n, others("bob", ai.AudienceNamed))))
+		b.step(lane.WorkDone{Lease: ai.LeaseID(fmt.Sprint("lease", n)), End: lane.WorkGone})
+	}
+	// Also by the claim that was held already.
+	got := b.grant(claim.Seq, b.stub(10))
+	if len(of[lane.Work](got)) != 1 {
+		t.Fatalf("the owner's own waits: %s", names(got))
+	}
+	if q := one[lane.Claim](b, got); scopesOf(q.Request.Capabilities) != "self" {
+		t.Errorf("asks for %s", scopesOf(q.Request.Capabilities))
+	}
+	if q := of[lane.Claim](b.wait(2 * time.Second)); len(q) == 0 || scopesOf(q[len(q)-1].Request.Capabilities) != "named" {
+		t.Errorf("others are not asked for again: %+v", q)
+	}
+}
