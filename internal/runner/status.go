@@ -11,6 +11,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/allowlist"
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
+	"github.com/allodhq/allod/internal/runner/confine"
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
@@ -21,6 +22,7 @@ import (
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
+	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 	"github.com/allodhq/allod/wire/ai/envelope"
 	"github.com/allodhq/allod/wire/ai/match"
 )
@@ -160,6 +162,9 @@ func problems(s Status) []string {
 	if s.Running && !slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return b.State == "ready" || b.State == "unproven" }) {
 		add("No model is ready, so nothing is offered. See allod agent backends.")
 	}
+	if slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return classOf(b.ID) == wirebackend.Process }) {
+		unconfined(confine.State(), add)
+	}
 	for _, r := range s.Servers {
 		switch r.State {
 		case "stopped":
@@ -179,6 +184,18 @@ func problems(s Status) []string {
 		return []string{}
 	}
 	return out
+}
+
+// unconfined says so where the kernel puts no walls around programs.
+func unconfined(c confine.Confinement, add func(string)) {
+	if c.Enforced {
+		return
+	}
+	text := confine.ErrUnconfined.Meaning()
+	if c.Reason != nil && c.Reason.Detail() != "" {
+		text += " " + c.Reason.Detail()
+	}
+	add(text + " " + confine.ErrUnconfined.WayOut())
 }
 
 // siteProblems says which sites of a server wait for the owner, and which showed

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -80,8 +81,21 @@ const (
 
 // sweep kills the processes of this user that have the run's folder in their
 // environment, in whatever group or session they are.
-func sweep(scratch string) {
-	mark := []byte("\x00TMPDIR=" + scratch + "\x00")
+func sweep(scratch string) { killAll([]byte("\x00TMPDIR=" + scratch + "\x00")) }
+
+// Orphans kills what runs have left that nobody ended, since their agent was
+// killed: the processes of this user with a run's folder below scratch in their
+// environment, [Config.Scratch] of those runs. Nothing may run there. Elsewhere
+// than on Linux it finds none.
+func Orphans(scratch string) {
+	// The folder itself may be gone.
+	scratch = filepath.Join(resolved(filepath.Dir(scratch)), filepath.Base(scratch))
+	if filepath.IsAbs(scratch) {
+		killAll([]byte("\x00TMPDIR=" + filepath.Join(scratch, runPrefix)))
+	}
+}
+
+func killAll(mark []byte) {
 	for range sweeps {
 		if !killMarked(mark) {
 			return

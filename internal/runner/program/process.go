@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// runPrefix begins the name of a run's folder.
+	runPrefix = "allod-run-"
 	// killAfter is how long a program has to end by itself when it is asked to, and
 	// how long the pipes have to empty when it is gone.
 	killAfter = 2 * time.Second
@@ -53,7 +55,7 @@ func (p *Program) start(ctx context.Context, j job) (ended, error) {
 	case ctx.Err() != nil || j.time <= 0:
 		return ended{}, ErrTime
 	}
-	scratch, err := os.MkdirTemp(p.scratch, "allod-run-")
+	scratch, err := os.MkdirTemp(p.scratch, runPrefix)
 	if err != nil {
 		return ended{}, ErrScratch.Because(err)
 	}
