@@ -31,3 +31,14 @@ func TestProgramLine(t *testing.T) {
 		t.Errorf("%q", b.String())
 	}
 }
+
+// TestFlagErrorsSayWhat: a flag that is wrong is said to be, and not repeated.
+func TestFlagErrorsSayWhat(t *testing.T) {
+	for _, args := range [][]string{{"agent", "log", "--owner"}, {"agent", "status", "--canary"}, {"agent", "offer", "x", "named", "--cap", "canary"}} {
+		var out, err strings.Builder
+		code := Run(t.Context(), Env{Out: &out, Err: &err, Version: "test"}, args)
+		if code != 2 || !strings.Contains(err.String(), "There is no such flag, or its value is missing") || strings.Contains(err.String(), "canary") {
+			t.Errorf("%q: %d %s", args, code, err.String())
+		}
+	}
+}
