@@ -206,6 +206,10 @@ type Answer struct {
 	// Usage is how many tokens the run took; nil where the device did not count,
 	// and for a fallback. It is the device's word.
 	Usage *ai.Usage
+	// Instead is the model that would have run by the device's choice, and why it did
+	// not; nil where it did, where the device does not say, and for a fallback. It is
+	// the device's word.
+	Instead *ai.Instead
 	// Fallback is true when the app's own fallback answered and no device of the
 	// owner did (MUST FALLBACK_LABELED).
 	Fallback bool
@@ -240,12 +244,12 @@ func (c *core) answer(job Job) (Answer, error) {
 		return Answer{JobID: job.ID, State: job.State}, ErrContentGone
 	}
 	// It was read in the device's version when it came, and the newest reads all.
-	sealed, used, err := c.vault.outcome(protocol.Latest(), job.ID, job.Result.Device, job.Result.Envelope)
+	sealed, opened, err := c.vault.outcome(protocol.Latest(), job.ID, job.Result.Device, job.Result.Envelope)
 	if err != nil {
 		return Answer{}, ErrSealed.Because(err)
 	}
 	p := ai.ProvenanceOf(job.Audience, job.Result.RunnerID, job.Result.RunnerOwner, sealed.Ran)
-	return Answer{JobID: job.ID, State: job.State, Outcome: sealed.Outcome, Provenance: &p, Usage: used}, nil
+	return Answer{JobID: job.ID, State: job.State, Outcome: sealed.Outcome, Provenance: &p, Usage: opened.Usage, Instead: opened.Instead}, nil
 }
 
 // Wait says how long to wait for a job and what to do when nobody can run it.

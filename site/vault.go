@@ -109,18 +109,18 @@ func (v vault) reseal(j Job, to key.Device, deadline ai.Millis) (ai.SealedEnvelo
 }
 
 // outcome opens a device's result and reads it in a version of the protocol. It
-// returns envelope's errors and the codec's.
-func (v vault) outcome(codec ai.Codec, id ai.JobID, from key.Device, env ai.SealedEnvelope) (ai.SealedOutcome, *ai.Usage, error) {
+// returns what the device signed beside it as well, envelope's errors and the codec's.
+func (v vault) outcome(codec ai.Codec, id ai.JobID, from key.Device, env ai.SealedEnvelope) (ai.SealedOutcome, envelope.Opened, error) {
 	k, ok := v.all[env.RecipientKeyID]
 	if !ok {
-		return ai.SealedOutcome{}, nil, envelope.ErrNotForUs
+		return ai.SealedOutcome{}, envelope.Opened{}, envelope.ErrNotForUs
 	}
 	opened, err := envelope.Open(k.Opener(), from.Signing(), env, envelope.Context{
 		JobID: id, Sender: from.Fingerprint(), Recipient: k.Identity().Fingerprint(), Direction: ai.DirectionResult,
 	})
 	if err != nil {
-		return ai.SealedOutcome{}, nil, err
+		return ai.SealedOutcome{}, envelope.Opened{}, err
 	}
 	o, err := codec.Outcome.Read([]byte(opened.Plaintext))
-	return o, opened.Usage, err
+	return o, opened, err
 }

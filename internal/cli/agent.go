@@ -460,6 +460,9 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 			}
 			b.WriteString(string(k))
 		}
+		if r.Instead != "" {
+			fmt.Fprintf(b, ", instead of %s (%s)", word(r.Instead), word(r.InsteadWhy))
+		}
 		if r.Untested {
 			b.WriteString("; untested: Allod was not run against the real one")
 		}
@@ -686,6 +689,17 @@ func writeWhy(w io.Writer, lines []ingress.Line) error {
 			_, err := fmt.Fprintf(w, "\n%s: %s\n%s\n", k.Name(), k.Meaning(), k.WayOut())
 			return err
 		}
+	}
+	for _, l := range lines {
+		if l.Instead == (ingress.Instead{}) {
+			continue
+		}
+		text := fmt.Sprintf("\nThe first choice was model %s on %s, and it did not run: %s.\n", word(l.Instead.Model), word(l.Instead.Service), word(l.Instead.Why))
+		if k := runner.Explain(l.Instead.Why); k != nil {
+			text += k.Meaning() + "\n" + k.WayOut() + "\n"
+		}
+		_, err := io.WriteString(w, text)
+		return err
 	}
 	return nil
 }

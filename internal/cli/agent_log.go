@@ -189,7 +189,7 @@ func (q logQuery) asksFor(l ingress.Line) bool {
 func has(l ingress.Line, search string) bool {
 	for _, text := range []string{
 		string(l.JobID), l.Server, string(l.Site), string(l.Kind), string(l.Audience), string(l.Owner), string(l.Backend), l.Model,
-		l.PromptHash, l.Outcome, l.Detail, l.Prompt,
+		l.PromptHash, l.Outcome, l.Detail, l.Prompt, l.Instead.Service, l.Instead.Model, l.Instead.Why,
 	} {
 		if strings.Contains(folded(text), search) {
 			return true
@@ -219,6 +219,9 @@ func writeLog(w io.Writer, lines []ingress.Line) error {
 		switch l.Type {
 		case ingress.TypePrompt:
 			fmt.Fprintf(&b, "  runs %s of %d characters for %s at %s on %s, model %s", word(string(l.Kind)), l.PromptUnits, word(string(l.Owner)), word(l.Server), word(string(l.Backend)), word(l.Model))
+			if l.Instead.Why != "" {
+				fmt.Fprintf(&b, ", instead of %s, model %s (%s)", word(l.Instead.Service), word(l.Instead.Model), word(l.Instead.Why))
+			}
 			if l.Prompt != "" {
 				fmt.Fprintf(&b, "\n    %s", strings.ReplaceAll(inert(l.Prompt), "\n", "\n    "))
 			}

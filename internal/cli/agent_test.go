@@ -128,6 +128,12 @@ func TestLinesStayLines(t *testing.T) {
 		"the model of a job": func(w io.Writer, text string) error {
 			return writeLog(w, []ingress.Line{{Type: ingress.TypePrompt, At: at, JobID: "j", Model: text, Kind: ai.KindChat}})
 		},
+		"the model that was first choice": func(w io.Writer, text string) error {
+			return writeWhy(w, []ingress.Line{{Type: ingress.TypePrompt, At: at, JobID: "j", Kind: ai.KindChat, Instead: ingress.Instead{Service: text, Model: text, Why: text}}})
+		},
+		"a backend's first choice": func(w io.Writer, text string) error {
+			return writeStatus(w, runner.Status{Backends: []runner.BackendStatus{{Name: "b", State: "ready", Instead: text, InsteadWhy: text}}})
+		},
 		// A line may also be damaged by who can write the file.
 		"the kind of a job": func(w io.Writer, text string) error {
 			return writeLog(w, []ingress.Line{{Type: ingress.TypePrompt, At: at, JobID: "j", Kind: ai.Kind(text)}})

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allodhq/allod/internal/gateway"
+	"github.com/allodhq/allod/internal/runner"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 	"github.com/allodhq/allod/refusal"
@@ -134,11 +135,20 @@ type chatReport struct {
 	// Machine is own or shared.
 	Machine   string `json:"machine"`
 	Untrusted bool   `json:"untrusted"`
+	// Instead is why the device's first choice did not run; empty where it did.
+	Instead string `json:"instead,omitzero"`
 }
 
 func (r chatReport) show(env Env) error {
 	if r.Untrusted {
 		fmt.Fprintln(env.Err, "This answer comes from a machine that need not be the user's own.")
+	}
+	if r.Instead != "" {
+		why := "(" + word(r.Instead) + ")."
+		if k := runner.Explain(r.Instead); k != nil {
+			why += " " + k.Meaning()
+		}
+		fmt.Fprintln(env.Err, "Another model than the device's first choice answered "+why)
 	}
 	if r.Finish == "length" {
 		fmt.Fprintln(env.Err, "The model stopped at its longest answer.")
@@ -230,9 +240,10 @@ func (c chatClient) ask(ctx context.Context, turns []chatTurn) (chatReport, erro
 	r := chatReport{
 		Answer: said.Choices[0].Message.Content, Finish: said.Choices[0].Finish,
 		Job: answer.Header.Get("X-Allod-Job"), Machine: answer.Header.Get("X-Allod-Machine"),
-		Untrusted: answer.Header.Get("X-Allod-Untrusted") != "false",
+		Untrusted: answer.Header.Get("X-Allod-Untrusted") != "false", Instead: answer.Header.Get("X-Allod-Instead"),
 	}
-	if !plainJob(r.Job) || r.Machine != "own" && r.Machine != "shared" || r.Finish != "stop" && r.Finish != "length" {
+	if !plainJob(r.Job) || r.Machine != "own" && r.Machine != "shared" || r.Finish != "stop" && r.Finish != "length" ||
+		r.Instead != "" && !(ai.Instead{Model: "-", Why: r.Instead}).Valid() {
 		return chatReport{}, client.ErrAnswer
 	}
 	return r, nil

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	modelserver "github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/client"
 )
 
@@ -171,6 +172,8 @@ func TestChatAnswers(t *testing.T) {
 		"another's machine":    {"X-Allod-Machine", "shared", "stop", true},
 		"no machine":           {"X-Allod-Machine", "", "stop", false},
 		"an odd machine":       {"X-Allod-Machine", "canary", "stop", false},
+		"another model":        {"X-Allod-Instead", "backend-unreachable", "stop", true},
+		"for an odd reason":    {"X-Allod-Instead", "canary canary", "stop", false},
 		"no job":               {"X-Allod-Job", "", "stop", false},
 		"a job that is a text": {"X-Allod-Job", strings.Repeat("canary!", 4) + "0000", "stop", false},
 		"a long job":           {"X-Allod-Job", strings.Repeat("0", 33), "stop", false},
@@ -189,6 +192,13 @@ func TestChatAnswers(t *testing.T) {
 		}
 	}
 	_, errs, _ := talkTo(t, "one", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Allod-Instead", "backend-unreachable")
+		says(w, "x")
+	})
+	if want := "Another model than the device's first choice answered (backend-unreachable). " + modelserver.ErrUnreachable.Meaning() + "\n"; !strings.Contains(errs, want) {
+		t.Errorf("%q, want %q", errs, want)
+	}
+	_, errs, _ = talkTo(t, "one", func(w http.ResponseWriter, _ *http.Request) {
 		says(w, strings.Repeat("x", 8<<20))
 	})
 	if !strings.Contains(errs, "longer than 8 MiB") {

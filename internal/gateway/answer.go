@@ -61,6 +61,7 @@ type (
 		Job       ai.JobID `json:"job"`
 		Machine   string   `json:"machine,omitzero"`
 		Untrusted bool     `json:"untrusted"`
+		Instead   string   `json:"instead,omitzero"`
 	}
 )
 
@@ -94,6 +95,9 @@ func pieces(a *asked, answer site.Answer) (list []any) {
 	how := &ran{Job: a.job.ID}
 	if p := answer.Provenance; p != nil {
 		how.Machine, how.Untrusted = machine(a.job.Owner, p), p.Untrusted
+	}
+	if answer.Instead != nil {
+		how.Instead = answer.Instead.Why
 	}
 	if a.kind == ai.KindChat {
 		empty := ""

@@ -40,6 +40,9 @@ func TestUsageAndEnd(t *testing.T) {
 	}
 	is("the last choice", list[2], head+`.chunk"`+rest+
 		`{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"allod":{"job":"j","machine":"own","untrusted":false}}`)
+	answer.Instead = &ai.Instead{Model: "secret-model-name", Why: "backend-unreachable"}
+	is("the last choice of another model", pieces(a, answer)[2], head+`.chunk"`+rest+
+		`{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"allod":{"job":"j","machine":"own","untrusted":false,"instead":"backend-unreachable"}}`)
 	is("the usage", list[3], head+`.chunk"`+rest+`],`+usage)
 	if a.usage = false; len(pieces(a, answer)) != 3 {
 		t.Error("usage that nobody asked for")

@@ -18,13 +18,14 @@ import (
 )
 
 // The headers besides OpenAI's. Those of the answer say which job it is, whose
-// machine ran it, and what of the request was dropped.
+// machine ran it, why its first choice did not, and what of the request was dropped.
 const (
 	headerIdempotency = "Idempotency-Key"
 	headerDisconnect  = "X-Allod-Cancel-On-Disconnect"
 	headerJob         = "X-Allod-Job"
 	headerMachine     = "X-Allod-Machine"
 	headerUntrusted   = "X-Allod-Untrusted"
+	headerInstead     = "X-Allod-Instead"
 	headerDropped     = "X-Allod-Dropped"
 )
 
@@ -75,6 +76,10 @@ func (g *gateway) complete(c *call, kind ai.Kind) error {
 		return a.hindered(err)
 	}
 	setProvenance(c.w.Header(), a.job.Owner, answer.Provenance)
+	if answer.Instead != nil {
+		// The reason alone: what the owner calls a model is not said here.
+		c.w.Header().Set(headerInstead, answer.Instead.Why)
+	}
 	return c.answer(wholeBody(a, answer))
 }
 

@@ -101,6 +101,8 @@ type device struct {
 	keys   key.DeviceKeys
 	runner ai.RunnerID
 	caps   []ai.Capability
+	// instead is what it says it ran instead of.
+	instead *ai.Instead
 }
 
 func capability(kind ai.Kind, scope ai.OfferScope) ai.Capability {
@@ -204,7 +206,7 @@ func (d *device) finish(g ai.Grant, out ai.Outcome, change ...func(*ai.RunMetada
 		d.h.t.Fatal(err)
 	}
 	sealed, err := envelope.Seal(rand.Reader, d.keys.Signer(), d.h.keys.Identity(), envelope.Letter{
-		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: ai.MillisOf(time.Now().Add(envelope.MaxAge)), Plaintext: string(text),
+		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: ai.MillisOf(time.Now().Add(envelope.MaxAge)), Plaintext: string(text), Instead: d.instead,
 	})
 	if err != nil {
 		d.h.t.Fatal(err)

@@ -53,7 +53,7 @@ func TestChat(t *testing.T) {
 			t.Errorf("%d\n%s, want\n%s", w.Code, w.Body, body)
 		}
 		for name, want := range map[string]string{
-			"X-Allod-Job": string(g.JobID), "X-Allod-Machine": "own", "X-Allod-Untrusted": "false", "X-Allod-Dropped": "temperature",
+			"X-Allod-Instead": "", "X-Allod-Job": string(g.JobID), "X-Allod-Machine": "own", "X-Allod-Untrusted": "false", "X-Allod-Dropped": "temperature",
 			"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 		} {
 			if got := w.Header().Get(name); got != want {
@@ -100,9 +100,11 @@ func TestShared(t *testing.T) {
 		out := h.start(v)
 		synctest.Wait()
 		g, _ := d.take()
+		d.instead = &ai.Instead{Model: "first-secret-model-name", Why: "backend-unreachable"}
 		d.finish(g, ai.Answer{Text: "x"})
 		w := <-out
-		if w.Code != 200 || w.Header().Get("X-Allod-Machine") != "shared" || w.Header().Get("X-Allod-Untrusted") != "true" {
+		if w.Code != 200 || w.Header().Get("X-Allod-Machine") != "shared" || w.Header().Get("X-Allod-Untrusted") != "true" ||
+			w.Header().Get("X-Allod-Instead") != "backend-unreachable" {
 			t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
 		}
 		if strings.Contains(w.Body.String(), "secret-model-name") || strings.Contains(fmt.Sprint(w.Header()), "secret-model-name") {
@@ -114,7 +116,7 @@ func TestShared(t *testing.T) {
 		synctest.Wait()
 		g, _ = d.take()
 		d.finish(g, ai.Answer{Text: "x"})
-		if w := <-out; !strings.Contains(w.Body.String(), `"allod":{"job":"`+string(g.JobID)+`","machine":"shared","untrusted":true}`) {
+		if w := <-out; !strings.Contains(w.Body.String(), `"allod":{"job":"`+string(g.JobID)+`","machine":"shared","untrusted":true,"instead":"backend-unreachable"}`) {
 			t.Errorf("%s", w.Body)
 		}
 	})

@@ -467,7 +467,7 @@ func TestExplain(t *testing.T) {
 		backend.CodeUnreachable: backend.ErrUnreachable, backend.CodeUnauthorized: backend.ErrUnauthorized, backend.CodeNoModel: backend.ErrNoModel,
 		backend.CodeBackend: backend.ErrBackend, backend.CodeTimeout: backend.ErrTimeout, backend.CodeTooLarge: backend.ErrOutputTooLarge,
 	}
-	for _, kinds := range []refusal.Registry{Kinds, lane.Kinds, client.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, outbox.Kinds, key.Kinds} {
+	for _, kinds := range []refusal.Registry{Kinds, backend.Kinds, lane.Kinds, client.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, outbox.Kinds, key.Kinds} {
 		for _, k := range kinds.Kinds {
 			if want[k.Name()] == nil {
 				want[k.Name()] = k

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/internal/runner/sharing"
 	"github.com/allodhq/allod/key"
+	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/match"
 )
@@ -43,7 +45,7 @@ func (f *farm) spending() runner.Spending {
 	f.t.Helper()
 	s, err := f.agent.Spending(f.t.Context(), time.Now().AddDate(0, 0, -2))
 	if err != nil {
-		f.t.Fatal(err)
+		f.t.Fatalf("%v: %v", err, errors.Unwrap(refusal.From(err)))
 	}
 	return s
 }
@@ -173,11 +175,14 @@ func TestStoppedRun(t *testing.T) {
 	asked, hold := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(hold) })
 	f.model.mu.Lock()
-	f.model.ask = func([]byte) { close(asked); <-hold }
-	f.model.mu.Unlock()
 	// What is bounded for others has max_tokens, as a proof has.
-	f.model.mu.Lock()
 	f.model.askAll = true
+	f.model.ask = func(body []byte) {
+		if bytes.Contains(body, []byte("yyyy")) {
+			close(asked)
+			<-hold
+		}
+	}
 	f.model.mu.Unlock()
 	f.askFor("stopped", "bob", ai.AudienceNamed, site, `{"prompt":"`+strings.Repeat("y", 400)+`"}`)
 	<-asked

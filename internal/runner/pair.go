@@ -41,7 +41,7 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The model agent", Kinds: []*refusal.Kind{
-	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrModelGone, ErrNoBackend, ErrPast, ErrUnsignedReach, ErrResealed,
+	ErrNoPairings, ErrNoModel, ErrKeyUnset, ErrUnrouted, ErrUnproven, ErrModelGone, ErrNoBackend, ErrPast, ErrUnsignedReach, ErrResealed,
 	ErrOtherOrigin, ErrDenied, ErrCodeExpired, ErrRelay, ErrSites, ErrNotOffered, ErrMoved,
 }}
 

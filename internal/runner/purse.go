@@ -44,8 +44,13 @@ type purse struct {
 
 	mu     sync.Mutex
 	ledger *ledger.Ledger // nil until the first such job
-	err    error          // why there is none
+	err    error          // why there is none, when it was last tried
+	tried  time.Time
 }
+
+// tryEvery is how soon a ledger that could not be opened is tried again: a full disk
+// may have room by then.
+const tryEvery = 30 * time.Second
 
 // newPurse opens the ledger if there is one. One that cannot be opened takes no
 // such job, and the rest works on.
@@ -62,8 +67,10 @@ func newPurse(ctx context.Context, dir string, c settings.Community, clock func(
 func (p *purse) open(ctx context.Context) (*ledger.Ledger, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ledger == nil && p.err == nil {
-		p.ledger, p.err = ledger.Open(ctx, ledger.Config{Path: p.path, Clock: p.clock, Logger: p.log})
+	if now := p.clock(); p.ledger == nil && (p.err == nil || now.Sub(p.tried).Abs() >= tryEvery) {
+		p.tried = now
+		// It is opened for all jobs, so the end of the first one must not stop it.
+		p.ledger, p.err = ledger.Open(context.WithoutCancel(ctx), ledger.Config{Path: p.path, Clock: p.clock, Logger: p.log})
 	}
 	return p.ledger, p.err
 }
@@ -111,6 +118,9 @@ func (p *purse) hold(size ai.SizeClass, own bool, t sharing.Terms) ledger.Money 
 // it would be refused with.
 func (p *purse) room(ctx context.Context, service string, cost wirebackend.Cost, t sharing.Terms) error {
 	l, err := p.known()
+	if err != nil {
+		l, err = p.open(ctx)
+	}
 	if l == nil {
 		return err
 	}

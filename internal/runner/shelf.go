@@ -32,6 +32,10 @@ var (
 	ErrUnrouted = refusal.NewKind("backend-unrouted", 400,
 		"A backend that costs money is used only where a route names its model, and no route does.",
 		"Add it under routes in the configuration, with the model that jobs may use.")
+	// ErrUnproven is why a first choice did not run that was only just found.
+	ErrUnproven = refusal.NewKind("model-unproven", 503,
+		"The model was not seen to work yet.",
+		"Wait a moment; see allod agent backends for what became of it.")
 	ErrModelGone = refusal.NewKind("model-withdrawn", 409,
 		"The model that the job was taken on for is no longer offered.",
 		"See allod agent backends for what is offered now.")
@@ -242,6 +246,8 @@ type route struct {
 	stand *stand
 	model string
 	proof *backend.Prober
+	// instead is the first candidate, where this is not it.
+	instead lane.Instead
 }
 
 // candidates are all routes that could be taken. The caller does not hold the
@@ -262,9 +268,9 @@ func (sh *shelf) candidatesLocked() (routes []route) {
 			switch {
 			case st.engine == nil || wished && st.name != wish.Backend:
 			case wished:
-				routes = append(routes, route{kind, st, wish.Model, st.proof(wish.Model, sh.clock())})
+				routes = append(routes, route{kind: kind, stand: st, model: wish.Model, proof: st.proof(wish.Model, sh.clock())})
 			case st.engine.Cost() == wirebackend.Free && st.model() != "":
-				routes = append(routes, route{kind, st, st.model(), st.proof(st.model(), sh.clock())})
+				routes = append(routes, route{kind: kind, stand: st, model: st.model(), proof: st.proof(st.model(), sh.clock())})
 			}
 		}
 	}
@@ -272,7 +278,8 @@ func (sh *shelf) candidatesLocked() (routes []route) {
 }
 
 // routesLocked are where each kind of job goes: the first candidate that is
-// offered, else the first.
+// offered, else the first. All candidates of a kind are free and the owner's, or
+// there is but one, so no other cost class and no other owner is ever put in.
 func (sh *shelf) routesLocked() (routes []route) {
 	for _, r := range sh.candidatesLocked() {
 		i := slices.IndexFunc(routes, func(have route) bool { return have.kind == r.kind })
@@ -280,10 +287,20 @@ func (sh *shelf) routesLocked() (routes []route) {
 		case i < 0:
 			routes = append(routes, r)
 		case !routes[i].proof.Offered(sh.clock()) && r.proof.Offered(sh.clock()):
+			r.instead = sh.insteadOf(routes[i])
 			routes[i] = r
 		}
 	}
 	return routes
+}
+
+// insteadOf describes a first candidate that is not offered.
+func (sh *shelf) insteadOf(first route) lane.Instead {
+	why := first.proof.State(sh.clock()).Refusal
+	return lane.Instead{
+		Service: first.stand.name, Model: first.model, Why: cmp.Or(why, ErrUnproven.Name()),
+		Offer: first.stand.terms.On(first.stand.engine.CostOf(first.model)).Scope,
+	}
 }
 
 // model is the model that is used where the owner named none: the first that is
@@ -338,6 +355,7 @@ func (sh *shelf) offered() (offers []lane.Offer) {
 				Kind: r.kind, Service: r.stand.name, BackendID: r.stand.id, BackendClass: classOf(r.stand.id), Model: r.model, OfferScope: terms.Scope,
 			},
 			Cost: cost, Spend: terms.Spend, Full: terms.Scope != ai.OfferSelf && sh.full(r.stand, cost),
+			Instead: r.instead,
 		})
 	}
 	return offers
@@ -467,6 +485,11 @@ type BackendStatus struct {
 	// Model is the one that is used, empty while none is known.
 	Model string    `json:"model,omitzero"`
 	Kinds []ai.Kind `json:"kinds"`
+	// Instead names the backend that would be used for these kinds, had it not failed
+	// for the reason that InsteadWhy names. Both are empty where this one is the first
+	// choice, or is not used.
+	Instead    string `json:"instead,omitzero"`
+	InsteadWhy string `json:"insteadWhy,omitzero"`
 	// State is ready, failed, unproven, unknown or unusable.
 	State string `json:"state"`
 	// AgeSeconds is how old the state is.
@@ -476,6 +499,14 @@ type BackendStatus struct {
 	// Untested says that this program's makers have not run this backend's real
 	// server against it.
 	Untested bool `json:"untested"`
+}
+
+// uses says that a row's model is where a kind of job goes.
+func (b *BackendStatus) uses(r route) {
+	b.Kinds = append(b.Kinds, r.kind)
+	if r.instead.Why != "" {
+		b.Instead, b.InsteadWhy = r.instead.Service, r.instead.Why
+	}
 }
 
 // status describes the shelf, a row for each backend and model in use.
@@ -508,10 +539,11 @@ func (sh *shelf) status() []BackendStatus {
 			if r.stand != st {
 				continue
 			}
-			inUse := slices.ContainsFunc(used, func(u route) bool { return u.kind == r.kind && u.stand == st && u.model == r.model })
+			use := slices.IndexFunc(used, func(u route) bool { return u.kind == r.kind && u.stand == st && u.model == r.model })
+			inUse := use >= 0
 			if i, ok := byModel[r.model]; ok {
 				if inUse {
-					rows[i].Kinds = append(rows[i].Kinds, r.kind)
+					rows[i].uses(used[use])
 				}
 				continue
 			}
@@ -519,7 +551,7 @@ func (sh *shelf) status() []BackendStatus {
 			ready := r.proof.State(now)
 			one.Model = r.model
 			if inUse {
-				one.Kinds = []ai.Kind{r.kind}
+				one.uses(used[use])
 			}
 			one.Cost = st.engine.CostOf(r.model)
 			one.Offer = st.terms.On(one.Cost).Scope

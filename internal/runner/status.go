@@ -262,7 +262,7 @@ func Explain(detail string) *refusal.Kind {
 		return backend.KindOf(detail)
 	}
 	for _, r := range []refusal.Registry{
-		Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, program.Kinds, ledger.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
+		Kinds, backend.Kinds, lane.Kinds, allowlist.Kinds, sharing.Kinds, program.Kinds, ledger.Kinds, client.Kinds, match.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, datadir.Kinds, ingress.Kinds, outbox.Kinds, key.Kinds,
 	} {
 		if k := r.Find(detail); k != nil {
 			return k

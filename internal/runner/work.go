@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
 	line := ingress.Line{
 		Server: d.server, JobID: w.Stub.ID, Site: w.Stub.Site, Kind: w.Stub.Kind, Audience: w.Stub.Audience, Owner: w.Stub.Owner, Own: d.own(w.Stub.Owner),
 		Backend: w.Offer.Capability.BackendID, Model: w.Offer.Capability.Model,
+		Instead: ingress.Instead{Service: w.Offer.Instead.Service, Model: w.Offer.Instead.Model, Why: w.Offer.Instead.Why},
 	}
 	d.board.began(w.Stub, line, w.Offer.Capability.Service)
 	result, err := d.answer(ctx, w, line)
@@ -259,13 +261,14 @@ func (d *driver) open(s ai.ClaimedStub, sealed ai.SealedEnvelope) (ai.Payload, e
 // keep seals a result to its site and keeps it until it is handed in.
 func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 	until := ai.MillisOf(d.clock().Add(envelope.MaxAge))
+	instead := d.insteadFor(w)
 	seal := func(o ai.Outcome) error {
 		ran := ai.RunMetadata{Model: w.Offer.Capability.Model, BackendClass: w.Offer.Capability.BackendClass, DurationMs: r.Took.Milliseconds(), Stop: r.Stop}
 		var used *ai.Usage
 		if r.Usage.Counted {
 			used = &ai.Usage{Prompt: r.Usage.Prompt, Completion: r.Usage.Completion}
 		}
-		return d.seal(w.Stub.Site, until, ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID}, ai.SealedOutcome{Outcome: o, Ran: ran}, used)
+		return d.seal(w.Stub.Site, until, ai.Grant{JobID: w.Stub.ID, LeaseID: w.Stub.Lease.ID}, ai.SealedOutcome{Outcome: o, Ran: ran}, used, instead)
 	}
 	err := seal(r.Outcome)
 	var wire *ai.Error
@@ -280,6 +283,20 @@ func (d *driver) keep(w lane.Work, r backend.Result) (ai.Millis, error) {
 	return until, err
 }
 
+// insteadFor is what an app is told of the first choice that did not run; nil where it
+// did. Apps of other people are told only of a model that is offered as far as the one
+// that ran, since any other is none of theirs.
+func (d *driver) insteadFor(w lane.Work) *ai.Instead {
+	first := w.Offer.Instead
+	own := w.Stub.Audience == ai.AudienceSelf || d.own(w.Stub.Owner)
+	far := func(s ai.OfferScope) int { return slices.Index(ai.OfferScopes(), s) }
+	said := ai.Instead{Model: first.Model, Why: first.Why}
+	if !said.Valid() || !own && far(first.Offer) < far(w.Offer.Capability.OfferScope) {
+		return nil
+	}
+	return &said
+}
+
 // answerTooLarge is what an app is told of an answer that cannot be sent.
 var answerTooLarge = ai.Failure{Code: backend.CodeTooLarge, Message: backend.ErrOutputTooLarge.Meaning()}
 
@@ -287,12 +304,12 @@ var answerTooLarge = ai.Failure{Code: backend.CodeTooLarge, Message: backend.Err
 func (d *driver) tooLarge(q ai.ResultRequest) error {
 	return d.seal(q.Envelope.RecipientKeyID, q.Envelope.DeadlineAt, q.Grant, ai.SealedOutcome{
 		Outcome: answerTooLarge, Ran: ai.RunMetadata{Model: "-", BackendClass: wirebackend.HTTP},
-	}, nil)
+	}, nil, nil)
 }
 
 // seal seals an outcome to a site and keeps it as the result of a grant. It
 // returns lane.ErrSite, and the codec's error for what is too large.
-func (d *driver) seal(id ai.KeyID, until ai.Millis, g ai.Grant, o ai.SealedOutcome, used *ai.Usage) error {
+func (d *driver) seal(id ai.KeyID, until ai.Millis, g ai.Grant, o ai.SealedOutcome, used *ai.Usage, instead *ai.Instead) error {
 	site, ok := d.site(id)
 	if !ok {
 		return lane.ErrSite
@@ -302,7 +319,7 @@ func (d *driver) seal(id ai.KeyID, until ai.Millis, g ai.Grant, o ai.SealedOutco
 		return err
 	}
 	sealed, err := envelope.Seal(random.Reader, d.keys.Signer(), site.Identity, envelope.Letter{
-		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text), Usage: used,
+		JobID: g.JobID, Direction: ai.DirectionResult, DeadlineAt: until, Plaintext: string(text), Usage: used, Instead: instead,
 	})
 	if err != nil {
 		return err

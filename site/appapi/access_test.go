@@ -123,7 +123,7 @@ func TestAskingIsNotReading(t *testing.T) {
 	a.start(1)
 	runner := ai.RunnerID(a.must(200, "POST", "/v1/pairings/CODE-0001/approve", `{"owner":"alice"}`)["id"].(string))
 	a.ask("a", "alice")
-	a.finish(runner, 1, ai.RunMetadata{Model: "canary-model", BackendClass: backend.HTTP}, &ai.Usage{Prompt: 3}, ai.Answer{Text: "canary-answer"})
+	a.finish(runner, 1, ai.RunMetadata{Model: "canary-model", BackendClass: backend.HTTP}, &ai.Usage{Prompt: 3}, ai.Answer{Text: "canary-answer"}, instead)
 	const again = `{"kind":"llm.generate","id":"a","owner":"alice",` + payload + `}`
 	asks, reads := a.key("asks", "", appapi.ScopeEnqueue), a.key("reads too", "", appapi.ScopeEnqueue, appapi.ScopeRead)
 	for _, c := range []struct{ path, body string }{{"/v1/jobs", again}, {"/v1/jobs/a/cancel", ""}} {
@@ -131,7 +131,7 @@ func TestAskingIsNotReading(t *testing.T) {
 		if w.Code/100 != 2 || !strings.Contains(w.Body.String(), `"state":"ok"`) {
 			t.Errorf("%s: %d %s", c.path, w.Code, w.Body)
 		}
-		for _, member := range []string{"canary", "outcome", "provenance", "usage"} {
+		for _, member := range []string{"canary", "outcome", "provenance", "usage", "instead"} {
 			if strings.Contains(w.Body.String(), member) {
 				t.Errorf("%s: a key that may only ask is told %s: %s", c.path, member, w.Body)
 			}

@@ -144,7 +144,7 @@ func member(v any, path string) any {
 		case map[string]any:
 			v = at[name]
 		case []any:
-			i := slices.Index([]string{"0", "1", "2", "3"}, name)
+			i := slices.Index([]string{"0", "1", "2", "3", "4"}, name)
 			if i < 0 || i >= len(at) {
 				return nil
 			}
@@ -171,7 +171,7 @@ func (a *app) start(seed byte) {
 }
 
 // finish has an owner's device run the oldest job and end it.
-func (a *app) finish(runner ai.RunnerID, seed byte, ran ai.RunMetadata, usage *ai.Usage, out ai.Outcome) {
+func (a *app) finish(runner ai.RunnerID, seed byte, ran ai.RunMetadata, usage *ai.Usage, out ai.Outcome, change ...func(*envelope.Letter)) {
 	a.t.Helper()
 	now := ai.MillisOf(time.Now())
 	got, err := a.store.Jobs().Claim(a.t.Context(), site.Claim{
@@ -195,9 +195,11 @@ func (a *app) finish(runner ai.RunnerID, seed byte, ran ai.RunMetadata, usage *a
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	sealed, err := envelope.Seal(rand.Reader, device.Signer(), a.ring.Identity(), envelope.Letter{
-		JobID: j.ID, Direction: ai.DirectionResult, DeadlineAt: now + 60_000, Plaintext: string(text), Usage: usage,
-	})
+	l := envelope.Letter{JobID: j.ID, Direction: ai.DirectionResult, DeadlineAt: now + 60_000, Plaintext: string(text), Usage: usage}
+	for _, f := range change {
+		f(&l)
+	}
+	sealed, err := envelope.Seal(rand.Reader, device.Signer(), a.ring.Identity(), l)
 	if err != nil {
 		a.t.Fatal(err)
 	}

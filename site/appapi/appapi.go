@@ -355,6 +355,7 @@ func (a *api) describe(ctx context.Context, access Access, j site.Job) (any, err
 		return nil, err
 	}
 	out.Outcome, out.Provenance, out.Usage = outcomeOf(answer.Outcome), provenanceOf(answer.Provenance), usageOf(answer.Usage)
+	out.Instead = insteadOf(answer.Instead)
 	return out, nil
 }
 

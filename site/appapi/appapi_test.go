@@ -14,6 +14,7 @@ import (
 	"github.com/allodhq/allod/site/storetest"
 	"github.com/allodhq/allod/wire/ai"
 	"github.com/allodhq/allod/wire/ai/backend"
+	"github.com/allodhq/allod/wire/ai/envelope"
 )
 
 func TestRequests(t *testing.T) {
@@ -147,6 +148,11 @@ func answered(runner string) (ai.RunnerID, byte, ai.RunMetadata, *ai.Usage, ai.O
 	return ai.RunnerID(runner), 1, ran, &ai.Usage{Prompt: 3, Completion: 0}, ai.Answer{Text: "t", ArtifactURL: "https://a.example/x"}
 }
 
+// instead has a device say that another model than its first choice ran.
+func instead(l *envelope.Letter) {
+	l.Instead = &ai.Instead{Model: "m0", Why: "backend-unreachable"}
+}
+
 // TestAnswers holds what an app sees of a job, from the device that takes it to
 // its end.
 func TestAnswers(t *testing.T) {
@@ -193,9 +199,18 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 	}
+	a.ask("another model", "alice")
+	a.finish(ai.RunnerID(runner), 1, bare, nil, ai.Answer{Text: "t"}, instead)
+	got := a.must(200, "GET", "/v1/jobs/another%20model", "")
+	if want := map[string]any{"model": "m0", "why": "backend-unreachable"}; !reflect.DeepEqual(member(got, "instead"), want) {
+		t.Errorf("instead is %v", member(got, "instead"))
+	}
+	if got := a.must(200, "GET", "/v1/jobs/full", ""); member(got, "instead") != nil {
+		t.Errorf("the first choice ran instead of %v", member(got, "instead"))
+	}
 	// A list has the jobs and not what is in them.
 	list := a.must(200, "GET", "/v1/jobs", "")
-	if member(list, "jobs.3.id") != "full" || member(list, "jobs.3.state") != "ok" || member(list, "jobs.3.outcome") != nil {
+	if member(list, "jobs.4.id") != "full" || member(list, "jobs.4.state") != "ok" || member(list, "jobs.4.outcome") != nil {
 		t.Errorf("listed %v", list)
 	}
 }

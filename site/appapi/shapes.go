@@ -122,6 +122,7 @@ type (
 		Outcome         *outcomeAnswer    `json:"outcome,omitempty"`
 		Provenance      *provenanceAnswer `json:"provenance,omitempty"`
 		Usage           *usageAnswer      `json:"usage,omitempty"`
+		Instead         *insteadAnswer    `json:"instead,omitempty"`
 	}
 	jobsAnswer struct {
 		Jobs []jobAnswer `json:"jobs"`
@@ -148,6 +149,10 @@ type (
 	usageAnswer struct {
 		Prompt     int64 `json:"promptTokens"`
 		Completion int64 `json:"completionTokens"`
+	}
+	insteadAnswer struct {
+		Model string `json:"model"`
+		Why   string `json:"why"`
 	}
 	availabilityAnswer struct {
 		Available  bool          `json:"available"`
@@ -221,6 +226,13 @@ func usageOf(u *ai.Usage) *usageAnswer {
 		return nil
 	}
 	return &usageAnswer{u.Prompt, u.Completion}
+}
+
+func insteadOf(i *ai.Instead) *insteadAnswer {
+	if i == nil {
+		return nil
+	}
+	return &insteadAnswer{i.Model, i.Why}
 }
 
 func capabilitiesOf(list []ai.Capability) []capabilityAnswer {

@@ -1,6 +1,11 @@
 package ai
 
-import "github.com/allodhq/allod/wire/ai/backend"
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/allodhq/allod/wire/ai/backend"
+)
 
 // Disposition is how a run ended.
 type Disposition string
@@ -105,6 +110,23 @@ type Stop struct {
 type Usage struct {
 	// Prompt and Completion are from 0 to 2^53-1.
 	Prompt, Completion int64
+}
+
+// Instead says that another model than the device's first choice ran, and why. It is
+// no part of the contract's messages: Allod's agents sign it beside the outcome.
+type Instead struct {
+	// Model is the first choice, of 1 to 512 UTF-16 code units.
+	Model string
+	// Why is the name of the refusal for which it did not run, as
+	// backend-unreachable: 1 to 64 lower-case letters of ASCII, digits and hyphens.
+	Why string
+}
+
+// Valid reports whether both are as they have to be.
+func (i Instead) Valid() bool {
+	units := TextUnits(i.Model)
+	return units >= 1 && units <= 512 && utf8.ValidString(i.Model) && len(i.Why) >= 1 && len(i.Why) <= 64 &&
+		strings.Trim(i.Why, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 // SealedOutcome is what a device seals to the site when a run has ended.

@@ -83,6 +83,8 @@ type Line struct {
 
 	Backend backend.ID `json:"backend,omitzero"`
 	Model   string     `json:"model,omitzero"`
+	// Instead is the owner's first choice, where another model ran in its place.
+	Instead Instead `json:"instead,omitzero"`
 	// PromptHash is the SHA-256 of the prompt as it stands here, in hex.
 	PromptHash string `json:"promptHash,omitzero"`
 	// PromptUnits is the length of the payload's text in UTF-16 code units.
@@ -103,6 +105,15 @@ type Line struct {
 	// Reason is what a refusal says beside its name, as the numbers of a limit. It is
 	// the owner's.
 	Reason string `json:"reason,omitzero"`
+}
+
+// Instead is a first choice that did not run.
+type Instead struct {
+	// Service is the owner's name of its backend.
+	Service string `json:"service"`
+	Model   string `json:"model"`
+	// Why is the name of a refusal.
+	Why string `json:"why"`
 }
 
 // SetPrompt sets the prompt of a line, and leaves the text out where it is not to

@@ -27,6 +27,20 @@ type Offer struct {
 	// Full is whether nothing more of others would be taken on now, as their budget
 	// is used up. It is then offered to its owner only, and what runs goes on.
 	Full bool
+	// Instead is the owner's first choice in whose place this is offered. The zero
+	// value is none.
+	Instead Instead
+}
+
+// Instead is a first choice that does not run now.
+type Instead struct {
+	// Service is the owner's name of its backend. It does not leave the machine.
+	Service string
+	Model   string
+	// Why is the name of the refusal for which it does not run.
+	Why string
+	// Offer is how far it is offered when it runs, once its cost is considered.
+	Offer ai.OfferScope
 }
 
 // Equal reports whether two offers are the same.

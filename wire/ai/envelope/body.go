@@ -20,6 +20,7 @@ type body struct {
 	plaintext  string
 	reach      *Reach
 	usage      *ai.Usage
+	instead    *ai.Instead
 
 	// plaintextMissing is set by readBody, since a missing plaintext is judged
 	// after the context.
@@ -27,7 +28,7 @@ type body struct {
 }
 
 // bodyShape writes bodies. The order of the members is part of the recorded
-// bytes; stub and usage are Allod's own and come last.
+// bytes; stub, usage and instead are Allod's own and come last.
 var bodyShape = exact.Shape[body]{Fields: func(o *exact.Object, b *body) {
 	exact.Text(o, "v", &b.v, 1, 0)
 	exact.Text(o, "jobId", &b.jobID, 1, 0)
@@ -38,12 +39,20 @@ var bodyShape = exact.Shape[body]{Fields: func(o *exact.Object, b *body) {
 	exact.Text(o, "plaintext", &b.plaintext, 0, 0)
 	exact.OptSub(o, "stub", &b.reach, reachShape)
 	exact.OptSub(o, "usage", &b.usage, usageShape)
+	exact.OptSub(o, "instead", &b.instead, insteadShape)
 }}
 
 // usageShape drops unknown members: usage decides nothing.
 var usageShape = exact.Shape[ai.Usage]{Unknown: exact.Drop, Fields: func(o *exact.Object, u *ai.Usage) {
 	exact.Whole(o, "promptTokens", &u.Prompt, 0, 0)
 	exact.Whole(o, "completionTokens", &u.Completion, 0, 0)
+}}
+
+// insteadShape drops unknown members, as usageShape does. What it leaves open is
+// asked of [ai.Instead.Valid].
+var insteadShape = exact.Shape[ai.Instead]{Unknown: exact.Drop, Fields: func(o *exact.Object, i *ai.Instead) {
+	exact.Text(o, "model", &i.Model, 1, 0)
+	exact.Text(o, "why", &i.Why, 1, 0)
 }}
 
 // reachShape refuses unknown members: one that is not understood could be a
@@ -89,6 +98,11 @@ func readBody(signed []byte) (body, error) {
 		// Another sender may mean something else by the name.
 		if usage, err := usageShape.From(v); err == nil {
 			b.usage = &usage
+		}
+	}
+	if v, ok := root.Member("instead"); ok {
+		if instead, err := insteadShape.From(v); err == nil && instead.Valid() {
+			b.instead = &instead
 		}
 	}
 	return b, nil

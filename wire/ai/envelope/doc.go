@@ -5,7 +5,7 @@
 //
 //	signed body   JSON: v, jobId, senderKeyId, recipientKeyId, deadlineAt,
 //	              direction, plaintext, and what Allod adds: stub on payloads,
-//	              usage on results
+//	              usage and instead on results
 //	inner         JSON: body (base64url of the signed body), signature
 //	ciphertext    a sealed box (package key) over inner, in base64url
 //
@@ -18,8 +18,9 @@
 // not know the member ignore it. A device compares it with the stub before
 // anything runs, so a relay cannot widen what a job may reach.
 //
-// What a run took stands beside its outcome in the same way ([ai.Usage]). It
-// decides nothing, so one that makes no sense is left out and the result opens.
+// What a run took stands beside its outcome in the same way ([ai.Usage]), and so does
+// what it ran instead of ([ai.Instead]). They decide nothing, so one that makes no
+// sense is left out and the result opens.
 //
 // The package refuses to look at the clock: whether a deadline has passed is
 // the caller's question.

@@ -91,6 +91,9 @@ type Letter struct {
 	// Usage is what a run took; nil where the backend did not count, and on
 	// payloads.
 	Usage *ai.Usage
+	// Instead says that another model than the first choice ran; nil where the first
+	// choice did, and on payloads.
+	Instead *ai.Instead
 }
 
 // Seal signs l as the signer and seals it to a recipient, using 32 bytes of
@@ -106,13 +109,16 @@ func Seal[R key.Role](rand io.Reader, signer key.Signer, to key.Identity[R], l L
 	}
 	signed := body{
 		v: bodyVersion, jobID: l.JobID, sender: env.SenderKeyID, recipient: env.RecipientKeyID,
-		deadlineAt: l.DeadlineAt, direction: l.Direction, plaintext: l.Plaintext, reach: l.Reach, usage: l.Usage,
+		deadlineAt: l.DeadlineAt, direction: l.Direction, plaintext: l.Plaintext, reach: l.Reach, usage: l.Usage, instead: l.Instead,
 	}
 	if l.Reach != nil && l.Direction == ai.DirectionResult {
 		return ai.SealedEnvelope{}, ErrMalformed.With("A result carries no reach.")
 	}
 	if l.Usage != nil && l.Direction == ai.DirectionPayload {
 		return ai.SealedEnvelope{}, ErrMalformed.With("A payload carries no usage.")
+	}
+	if l.Instead != nil && (l.Direction == ai.DirectionPayload || !l.Instead.Valid()) {
+		return ai.SealedEnvelope{}, ErrMalformed.With("Only a result says what ran instead of what, in a model's name and a refusal's.")
 	}
 	text, err := bodyShape.Append(make([]byte, 0, len(l.Plaintext)+len(l.Plaintext)/8+512), signed)
 	if err != nil {
@@ -142,6 +148,8 @@ type Opened struct {
 	Reach *Reach
 	// Usage is nil when the sender signed none, and on payloads.
 	Usage *ai.Usage
+	// Instead is nil when the sender signed none, and on payloads.
+	Instead *ai.Instead
 }
 
 // Open opens an envelope as opener and verifies it against the pinned identity
@@ -192,7 +200,7 @@ func Open(opener key.Opener, sender key.SigningPublic, env ai.SealedEnvelope, wa
 	}
 	opened := Opened{Plaintext: signed.plaintext, Reach: signed.reach}
 	if want.Direction == ai.DirectionResult {
-		opened.Usage = signed.usage
+		opened.Usage, opened.Instead = signed.usage, signed.instead
 	}
 	return opened, nil
 }

@@ -524,6 +524,58 @@ func TestUsageIsReadBack(t *testing.T) {
 	}
 }
 
+// TestInsteadIsReadBack: what a run stood in for is a note as well.
+func TestInsteadIsReadBack(t *testing.T) {
+	w := newWorld(t)
+	asResult := w.members()
+	asResult[5] = `"direction":"result"`
+	open := func(p parts, d ai.Direction) (envelope.Opened, error) {
+		env, want := w.envelope(p.sealed(t)), w.context()
+		env.Direction, want.Direction = d, d
+		return envelope.Open(w.device.Opener(), w.site.Identity().Signing(), env, want)
+	}
+	const good = `{"model":"m","why":"backend-unreachable"}`
+	is := func(model, why string) *ai.Instead { return &ai.Instead{Model: model, Why: why} }
+	text := func(model, why string) string { return `{"model":"` + model + `","why":"` + why + `"}` }
+	long, longer := strings.Repeat("x", 64), strings.Repeat("\U0001f600", 256) // two units each
+	for instead, want := range map[string]*ai.Instead{
+		good:                                    is("m", "backend-unreachable"),
+		`{"why":"a-1","x":{"y":1},"model":"m"}`: is("m", "a-1"),
+		text(longer, long):                      is(longer, long),
+		text(longer+"x", long):                  nil,
+		text("m", long+"x"):                     nil,
+		text("", "why"):                         nil, text("m", ""): nil,
+		text("m", "Why"): nil, text("m", "why?"): nil, text("m", "a b"): nil, text("m", "a\\nb"): nil, text("m", "\u00e9"): nil, text("m", "a_b"): nil,
+		`{}`: nil, `null`: nil, `7`: nil, `"m"`: nil, `[]`: nil, `[` + good + `]`: nil, `{"model":"m"}`: nil, `{"why":"w"}`: nil,
+		`{"Model":"m","why":"w"}`: nil, `{"model":1,"why":"w"}`: nil, `{"model":"m","why":null}`: nil, `{"model":"m","why":["w"]}`: nil,
+	} {
+		p := w.parts()
+		p.members = append(slices.Clone(asResult), `"instead":`+instead)
+		opened, err := open(p, ai.DirectionResult)
+		if err != nil || opened.Plaintext != plaintext || !reflect.DeepEqual(opened.Instead, want) {
+			t.Errorf("%.80s: opened %q with %+v, %v", instead, opened.Plaintext, opened.Instead, err)
+		}
+		p.members = append(w.members(), `"instead":`+instead)
+		if opened, err := open(p, ai.DirectionPayload); err != nil || opened.Plaintext != plaintext || opened.Instead != nil {
+			t.Errorf("%.80s with a payload: opened %q with %+v, %v", instead, opened.Plaintext, opened.Instead, err)
+		}
+	}
+	for _, more := range []string{`"instead":`, `"instead":` + good + `,"instead":` + good} {
+		p := w.parts()
+		p.members = append(slices.Clone(asResult), more)
+		opened, err := open(p, ai.DirectionResult)
+		mustRefuse(t, more, opened, err, envelope.ErrMalformed)
+	}
+	p := w.parts()
+	p.members = asResult
+	p.inner = func(body, signature string) string {
+		return `{"body":"` + body + `","signature":"` + signature + `","instead":` + good + `}`
+	}
+	if opened, err := open(p, ai.DirectionResult); err != nil || opened.Instead != nil {
+		t.Errorf("instead outside the signed body: %+v, %v", opened, err)
+	}
+}
+
 func TestReachCheck(t *testing.T) {
 	good := ai.Stub{
 		ID: "j", Kind: ai.KindGenerate, Owner: "alice", Site: "S", Audience: ai.AudienceNamed, SizeClass: ai.SizeSmall, DeadlineAt: 1,

@@ -72,6 +72,17 @@ func TestSealedBytes(t *testing.T) {
 	if env.Ciphertext != p.sealed(t) {
 		t.Errorf("a result with its usage is sealed as %v", env)
 	}
+
+	// And then what it ran instead of.
+	result.Instead = &ai.Instead{Model: "llama3.2:3b", Why: "backend-unreachable"}
+	env, err = envelope.Seal(bytes.NewReader(p.ephemeral[:]), w.device.Signer(), w.site.Identity(), result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.members = append(p.members, `"instead":{"model":"llama3.2:3b","why":"backend-unreachable"}`)
+	if env.Ciphertext != p.sealed(t) {
+		t.Errorf("a result with what it ran instead of is sealed as %v", env)
+	}
 	if envelope.MaxAge != 24*time.Hour {
 		t.Errorf("envelopes live %v", envelope.MaxAge)
 	}
@@ -147,6 +158,9 @@ func TestWhatIsSealedOpens(t *testing.T) {
 			tokens := rapid.Int64Range(0, 1<<53-1)
 			l.Usage = &ai.Usage{Prompt: tokens.Draw(t, "prompt tokens"), Completion: tokens.Draw(t, "completion tokens")}
 		}
+		if l.Direction == ai.DirectionResult && rapid.Bool().Draw(t, "with instead") {
+			l.Instead = &ai.Instead{Model: rapid.StringN(1, 5, -1).Draw(t, "model"), Why: rapid.StringMatching(`[a-z0-9-]{1,64}`).Draw(t, "why")}
+		}
 		secret := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "ephemeral")
 		env, err := to.seal(bytes.NewReader(secret), from.signer, l)
 		if err != nil {
@@ -158,7 +172,8 @@ func TestWhatIsSealedOpens(t *testing.T) {
 		}
 		want := envelope.Context{JobID: l.JobID, Sender: from.fingerprint, Recipient: to.fingerprint, Direction: l.Direction}
 		opened, err := envelope.Open(to.opener, from.signing, env, want)
-		if err != nil || opened.Plaintext != l.Plaintext || !reflect.DeepEqual(opened.Reach, l.Reach) || !reflect.DeepEqual(opened.Usage, l.Usage) {
+		if err != nil || opened.Plaintext != l.Plaintext || !reflect.DeepEqual(opened.Reach, l.Reach) || !reflect.DeepEqual(opened.Usage, l.Usage) ||
+			!reflect.DeepEqual(opened.Instead, l.Instead) {
 			t.Fatalf("opened %v, %v", opened, err)
 		}
 	})
@@ -185,6 +200,11 @@ func TestSealRefuses(t *testing.T) {
 	result := func(u ai.Usage) func(*envelope.Letter) {
 		return func(l *envelope.Letter) { l.Direction, l.Reach, l.Usage = ai.DirectionResult, nil, &u }
 	}
+	instead := func(model, why string) func(*envelope.Letter) {
+		return func(l *envelope.Letter) {
+			l.Direction, l.Reach, l.Instead = ai.DirectionResult, nil, &ai.Instead{Model: model, Why: why}
+		}
+	}
 	const secret = "canarybird"
 	for what, l := range map[string]envelope.Letter{
 		"no job":                     change(func(l *envelope.Letter) { l.JobID = "" }),
@@ -207,6 +227,13 @@ func TestSealRefuses(t *testing.T) {
 		"a result with a reach":      change(func(l *envelope.Letter) { l.Direction = ai.DirectionResult }),
 		"a payload with usage":       change(func(l *envelope.Letter) { l.Usage = &ai.Usage{Prompt: 1, Completion: 1} }),
 		"a payload with no usage":    change(func(l *envelope.Letter) { l.Usage = &ai.Usage{} }),
+		"a payload instead of one":   change(func(l *envelope.Letter) { l.Instead = &ai.Instead{Model: "m", Why: "w"} }),
+		"instead of nothing":         change(instead("", "why")),
+		"instead for nothing":        change(instead("m", "")),
+		"instead of a long model":    change(instead(strings.Repeat("x", 513), "why")),
+		"instead of no text":         change(instead(secret+"\xff", "why")),
+		"instead for a long reason":  change(instead("m", strings.Repeat("x", 65))),
+		"instead for a sentence":     change(instead("m", secret+" x")),
 		"usage below zero":           change(result(ai.Usage{Prompt: -1, Completion: 1})),
 		"an answer below zero":       change(result(ai.Usage{Prompt: 1, Completion: -1})),
 		"usage past 2^53-1":          change(result(ai.Usage{Prompt: 1 << 53, Completion: 1})),
