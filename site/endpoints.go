@@ -100,6 +100,9 @@ func (h *handler) claim(c *call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := h.arrived(c); err != nil {
+		return nil, err
+	}
 	order := Claim{
 		RunnerID: c.runner.ID, Offers: Offers(q.Capabilities), Audiences: c.codec.Audiences, Max: int(q.Max), Lease: h.c.Lease, Request: c.request(),
 	}
@@ -114,6 +117,10 @@ func (h *handler) claim(c *call) ([]byte, error) {
 	}
 	var got Claimed
 	ask := func(ctx context.Context) (bool, error) {
+		// It may have been held since before.
+		if err := h.alone(c); err != nil {
+			return false, err
+		}
 		next := 0
 		order.NewLease = func() ai.LeaseID { next++; return ids[next-1] }
 		order.Now = h.c.now()
@@ -185,8 +192,14 @@ func (h *handler) heartbeat(c *call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := h.arrived(c); err != nil {
+		return nil, err
+	}
 	var out Renewed
 	renew := func(ctx context.Context) (err error) {
+		if err := h.alone(c); err != nil {
+			return err
+		}
 		out, err = h.c.jobs.Renew(ctx, Renewal{
 			RunnerID: c.runner.ID, Grants: q.ActiveLeases, Lease: h.c.Lease, IssuedAt: c.signed.IssuedAt,
 			Version: q.DaemonVersion, Capabilities: offered(q), Paused: q.Paused, Protocol: c.codec.Version, Now: h.c.now(),

@@ -14,6 +14,7 @@ import (
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/instance"
 	"github.com/allodhq/allod/wire/ai/protocol"
 	"github.com/allodhq/allod/wire/ai/signing"
 )
@@ -60,6 +61,7 @@ type call struct {
 	wait    time.Duration
 	runner  Runner // zero for pairing
 	signed  signing.Signature
+	program instance.ID // the caller's; zero where it does not say
 	// remembered is set where the store was not asked about the runner, and only
 	// the members are there that never change.
 	remembered bool
@@ -287,7 +289,29 @@ func (h *handler) authenticate(endpoint ai.Endpoint, c *call) error {
 		h.known.put(runner)
 	}
 	c.runner, c.signed, c.remembered = runner, s, remembered
+	c.program, _ = instance.Parse(c.r.Header.Get(instance.Header))
 	return nil
+}
+
+// errTwoAgents refuses a device whose keys two programs use at once.
+var errTwoAgents = ai.ErrForbidden.With("Another program uses the keys of this device at the same time. Pair the one that should go on anew.")
+
+// alone returns [errTwoAgents] where the caller is one of two programs that use
+// the keys of one device. Callers that do not say who they are cannot be told
+// apart, and are let be.
+func (h *handler) alone(c *call) error {
+	if !c.program.IsZero() && h.c.instances.conflict(c.runner.ID) {
+		return errTwoAgents
+	}
+	return nil
+}
+
+// arrived takes in which program makes a call, and is otherwise as alone.
+func (h *handler) arrived(c *call) error {
+	if !c.program.IsZero() && h.c.instances.saw(c.runner.ID, c.program, c.signed.IssuedAt, c.now) {
+		h.c.Logger.WarnContext(c.r.Context(), "two programs use the keys of one device, and neither is served", "runner", c.runner.ID)
+	}
+	return h.alone(c)
 }
 
 // claims reads a message and checks that it names its signer.
@@ -313,6 +337,9 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if e.RetryAfter != nil {
 		w.Header().Set("Retry-After", strconv.FormatInt(*e.RetryAfter, 10))
+	}
+	if errors.Is(err, errTwoAgents) {
+		w.Header().Set(instance.Conflict, instance.TwoAgents)
 	}
 	h.write(w, r, e.Code.Status(), h.encode(e), nil)
 }

@@ -145,6 +145,8 @@ type core struct {
 	devs  DeviceStore
 	// limits are the same for devices and for the people who approve them.
 	limits *limits
+	// instances are the programs that use the devices' keys.
+	instances *instances
 	// closing ends when the site closes; held requests end with it.
 	closing context.Context
 }
@@ -164,7 +166,7 @@ func Open(ctx context.Context, config Config) (*Site, error) {
 	closing, stop := context.WithCancel(context.Background())
 	c := &core{
 		Config: config, vault: v, closing: closing,
-		jobs: config.Store.Jobs(), devs: config.Store.Devices(), limits: newLimits(config),
+		jobs: config.Store.Jobs(), devs: config.Store.Devices(), limits: newLimits(config), instances: newInstances(config.Liveness),
 	}
 	s := &Site{Jobs: &Jobs{c}, Devices: &Devices{c}, handler: newHandler(c), core: c, stop: stop}
 	s.done.Go(func() { keepHouse(closing, c) })
@@ -231,6 +233,7 @@ func (c *core) sweep(ctx context.Context) error {
 }
 
 func (c *core) purge(ctx context.Context) error {
+	c.instances.sweep(c.now())
 	for more := true; more; {
 		now := c.Clock()
 		p, err := c.jobs.Purge(ctx, Purge{

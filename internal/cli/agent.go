@@ -425,6 +425,7 @@ func writeStatus(w io.Writer, s runner.Status) error {
 	if len(s.Backends) > 0 {
 		b.WriteString("\n")
 		backendLines(&b, s.Backends)
+		wallLines(&b, s)
 	}
 	if s.Root {
 		b.WriteString("\n! " + rootWarning + "\n")
@@ -470,6 +471,19 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 	}
 }
 
+// wallLines say what is around the backends that are programs, if there are any.
+func wallLines(b *strings.Builder, s runner.Status) {
+	switch {
+	case !s.HasPrograms():
+	case !s.Isolation.Enforced:
+		fmt.Fprintf(b, "Programs run without walls (%s).\n", s.Isolation.Refusal)
+	case len(s.Isolation.Open) == 0:
+		b.WriteString("Programs run behind walls.\n")
+	default:
+		fmt.Fprintf(b, "Programs run behind walls. Open in this kernel: %s.\n", word(strings.Join(s.Isolation.Open, "; ")))
+	}
+}
+
 // age is a number of seconds as people say it.
 func age(seconds int64) string { return (time.Duration(seconds) * time.Second).String() }
 
@@ -502,6 +516,7 @@ generation passed, with its age. Backends that cost money are never tried unaske
 				err = print(cmd, env, s.Backends, func(w io.Writer) error {
 					var b strings.Builder
 					backendLines(&b, s.Backends)
+					wallLines(&b, s)
 					_, err := io.WriteString(w, b.String())
 					return err
 				})

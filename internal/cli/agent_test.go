@@ -110,6 +110,12 @@ func TestLinesStayLines(t *testing.T) {
 		"a model": func(w io.Writer, text string) error {
 			return writeStatus(w, runner.Status{Backends: []runner.BackendStatus{{Name: "b", Model: text, State: "ready", BaseURL: "http://localhost/v1"}}})
 		},
+		"a program": func(w io.Writer, text string) error {
+			return writeStatus(w, runner.Status{Backends: []runner.BackendStatus{{Name: "b", ID: "claude-cli", State: "ready", Program: "/" + text}}})
+		},
+		"what is open to programs": func(w io.Writer, text string) error {
+			return writeStatus(w, runner.Status{Backends: []runner.BackendStatus{{ID: "claude-cli"}}, Isolation: runner.Isolation{Enforced: true, Open: []string{text}}})
+		},
 		"a job that runs": func(w io.Writer, text string) error {
 			return writeLog(w, []ingress.Line{{Type: ingress.TypePrompt, At: at, JobID: ai.JobID(text), Kind: ai.KindChat}})
 		},
@@ -149,6 +155,25 @@ func TestLinesStayLines(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { mustNotForge(t, write) })
+	}
+}
+
+// TestStatusSaysWhatIsAroundPrograms, and nothing of it where there is none.
+func TestStatusSaysWhatIsAroundPrograms(t *testing.T) {
+	for want, walls := range map[string]runner.Isolation{
+		"Programs run behind walls.\n": {Enforced: true},
+		"Programs run behind walls. Open in this kernel: signals; UDP to every port.\n": {Enforced: true, Open: []string{"signals", "UDP to every port"}},
+		"Programs run without walls (programs-unconfined).\n":                           {Refusal: "programs-unconfined"},
+	} {
+		for id, said := range map[backend.ID]bool{"claude-cli": true, backend.CodexCLI: true, "ollama": false, backend.Generic: false} {
+			var b bytes.Buffer
+			if err := writeStatus(&b, runner.Status{Backends: []runner.BackendStatus{{Name: "x", ID: id, State: "ready"}}, Isolation: walls}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(b.String(), want) != said || strings.Contains(b.String(), "walls") != said {
+				t.Errorf("%s, %+v: %q", id, walls, b.String())
+			}
+		}
 	}
 }
 

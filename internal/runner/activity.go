@@ -148,7 +148,7 @@ func (b *board) done(server string, end *lane.WorkDone, result *backend.Result, 
 			j.Tokens = &Tokens{u.Prompt, u.Completion}
 		}
 		if f, ok := result.Outcome.(ai.Failure); ok {
-			j.Detail = f.Code
+			j.Detail = detailOf(f, result.Kind)
 		}
 		switch end.End {
 		case lane.WorkKept:

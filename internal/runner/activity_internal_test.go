@@ -18,6 +18,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/backend"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/wire/ai"
 )
@@ -46,6 +47,8 @@ func TestBoard(t *testing.T) {
 		"nothing used":         {lane.WorkKept, backend.Result{Outcome: ai.Answer{}, Usage: backend.Usage{Counted: true}}, nil, JobActivity{Outcome: "ok", Tokens: &Tokens{}}},
 		"failed":               {lane.WorkKept, backend.Result{Outcome: ai.Failure{Code: "timeout"}, Took: time.Second}, nil, JobActivity{Outcome: "error", Detail: "timeout", DurationMs: 1000}},
 		"canceled":             {lane.WorkKept, backend.Result{Outcome: ai.Cancellation{}}, errCanceled, JobActivity{Outcome: "canceled"}},
+		"failed of more":       {lane.WorkKept, backend.Result{Outcome: ai.Failure{Code: backend.CodeBackend}, Kind: backend.ErrFailing}, nil, JobActivity{Outcome: "error", Detail: "backend-failing"}},
+		"a program failed":     {lane.WorkKept, backend.Result{Outcome: ai.Failure{Code: backend.CodeBackend}, Kind: program.ErrLimit}, nil, JobActivity{Outcome: "error", Detail: "program-usage-limit"}},
 		"refused":              {lane.WorkRefused, backend.Result{}, ErrPast, JobActivity{Outcome: "refused", Detail: ErrPast.Name()}},
 		"no model":             {lane.WorkDown, backend.Result{Outcome: ai.Failure{Code: backend.CodeUnreachable}}, nil, JobActivity{Outcome: "given-back", Detail: backend.CodeUnreachable}},
 		"answered, not kept":   {lane.WorkDown, answer, ingress.ErrLog, JobActivity{Outcome: "given-back", Detail: ingress.ErrLog.Name(), DurationMs: 1500, Tokens: &Tokens{3, 4}}},

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -16,6 +17,8 @@ import (
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/instance"
 )
 
 // ErrNoPairings refuses to run for nobody.
@@ -52,6 +55,8 @@ type Agent struct {
 	purse   *purse
 	ingress *ingress.Log
 	board   *board
+	// instance is what this process calls itself before servers.
+	instance instance.ID
 
 	// change is held over adopting and forgetting, which end a lane and wait, and
 	// while Run begins.
@@ -86,7 +91,10 @@ func Open(c Config) (*Agent, error) {
 	}
 	program.Orphans(h.Scratch()) // the folder is this process's alone
 	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, h.Scratch(), c.Clock), board: newBoard(c.Clock), lanes: map[string]*running{}}
-	if a.keys, err = h.Keys(c.Clock()); err == nil {
+	if a.instance, err = instance.New(rand.Reader); err == nil {
+		a.keys, err = h.Keys(c.Clock())
+	}
+	if err == nil {
 		a.ingress, err = ingress.Open(c.Home)
 	}
 	if err != nil {
@@ -162,6 +170,10 @@ func (a *Agent) begin(ctx context.Context, lanes *sync.WaitGroup) error {
 	defer a.mu.Unlock()
 	a.run = func(p home.Pairing) error { return a.start(ctx, lanes, p) }
 	for _, p := range pairings {
+		if p.TwoAgentsAt != 0 {
+			a.log.Error("a server is not served", "server", p.Server, "error", client.ErrTwoAgents)
+			continue
+		}
 		if err := a.run(p); err != nil {
 			a.log.Error("a server is not served", "server", p.Server, "error", refusal.From(err))
 			continue
@@ -198,10 +210,16 @@ func (a *Agent) start(ctx context.Context, group *sync.WaitGroup, p home.Pairing
 		defer close(r.ended)
 		defer stop()
 		defer r.driver.device.Close()
-		if r.driver.run(ctx) {
+		switch how := r.driver.run(ctx); {
+		case how.Revoked:
 			// The server does not know the device any more, and what it pinned is
 			// worth nothing. A new pairing is a new start.
 			a.log.Error("the server revoked this machine; pair again if you want to go on", "server", p.Server)
+		case how.TwoAgents:
+			// It holds after a restart too, or each start would meet the other again.
+			if err := r.driver.remember(func(p *home.Pairing) { p.TwoAgentsAt = ai.MillisOf(a.config.Clock()) }); err != nil {
+				a.log.Error("it was not recorded that another agent uses this machine's keys", "server", p.Server, "error", refusal.From(err))
+			}
 		}
 	})
 	r.driver.offersChanged()

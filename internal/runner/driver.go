@@ -66,11 +66,13 @@ type laneStatus struct {
 	ahead   time.Duration
 	last    lane.Note // the last that says something about the server
 	revoked bool
+	// twoAgents is whether another agent uses the machine's keys.
+	twoAgents bool
 }
 
-// run steps the lane until it ends: some time after ctx does, or when the server
-// revokes the device.
-func (d *driver) run(ctx context.Context) (revoked bool) {
+// run steps the lane until it ends, and says how: some time after ctx does, or
+// when the server revokes the device or knows of another with its keys.
+func (d *driver) run(ctx context.Context) lane.Ended {
 	// What is under way outlives ctx, so that it can be ended in order.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -101,8 +103,8 @@ func (d *driver) run(ctx context.Context) (revoked bool) {
 		case <-stop:
 			e, stop = lane.Stop{}, nil
 		}
-		if ended, revoked := d.step(life, e); ended {
-			return revoked
+		if ended := d.step(life, e); ended != nil {
+			return *ended
 		}
 	}
 }
@@ -123,7 +125,8 @@ func (d *driver) offersChanged() {
 	}
 }
 
-func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) {
+// step takes one event in. It returns how the lane ended, or nil.
+func (d *driver) step(life context.Context, e lane.Event) (ended *lane.Ended) {
 	if w, ok := e.(lane.WorkDone); ok {
 		delete(d.working, w.Lease)
 	}
@@ -133,7 +136,7 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 	for _, a := range d.machine.Step(now, e) {
 		switch a := a.(type) {
 		case lane.Ended:
-			ended, revoked = true, a.Revoked
+			ended = &a
 		case lane.Succeed:
 			if d.keepSucceeded(a) {
 				kept = append(kept, lane.Succeeded(a))
@@ -146,15 +149,18 @@ func (d *driver) step(life context.Context, e lane.Event) (ended, revoked bool) 
 		d.do(life, a)
 	}
 	d.mu.Lock()
-	d.status.Status, d.status.ahead, d.status.revoked = d.machine.Status(), now.Sub(read), revoked
+	d.status.Status, d.status.ahead = d.machine.Status(), now.Sub(read)
+	if ended != nil {
+		d.status.revoked, d.status.twoAgents = ended.Revoked, ended.TwoAgents
+	}
 	d.mu.Unlock()
 	for _, e := range kept {
-		if ended {
+		if ended != nil {
 			break
 		}
-		ended, revoked = d.step(life, e)
+		ended = d.step(life, e)
 	}
-	return ended, revoked
+	return ended
 }
 
 // do carries one action out, in a goroutine where it takes time.
@@ -285,7 +291,7 @@ func (d *driver) note(n lane.Note) {
 	case lane.NoteRefused, lane.NoteLost, lane.NoteLapsed, lane.NoteNotAccepted, lane.NoteSitePending,
 		lane.NoteSiteLeft, lane.NoteNoSites, lane.NoteUnreachable, lane.NoteSiteSucceeded, lane.NoteSuccessionRefused:
 		level = slog.LevelWarn
-	case lane.NoteSiteChanged, lane.NoteRevoked:
+	case lane.NoteSiteChanged, lane.NoteRevoked, lane.NoteTwoAgents:
 		level = slog.LevelError
 	}
 	d.log.Log(context.Background(), level, string(n.What), args...)
@@ -309,7 +315,7 @@ func (d *driver) note(n lane.Note) {
 // newDriver makes the driver of a pairing. The caller holds the agent's lock.
 func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) *driver {
 	var d *driver
-	c := client.New(client.Config{Server: server, Version: a.config.Version, Clock: a.config.Clock, Transport: a.config.Transport,
+	c := client.New(client.Config{Server: server, Version: a.config.Version, Instance: a.instance, Clock: a.config.Clock, Transport: a.config.Transport,
 		Spoken: client.Spoken(p.Protocol), Agreed: func(s client.Spoken) { d.agreed(s) }})
 	sites, pending := map[ai.KeyID]key.Site{}, map[ai.KeyID]key.Site{}
 	followed, changed := map[ai.KeyID]lane.Followed{}, map[ai.KeyID]bool{}

@@ -19,6 +19,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
@@ -467,7 +468,7 @@ func TestExplain(t *testing.T) {
 		backend.CodeUnreachable: backend.ErrUnreachable, backend.CodeUnauthorized: backend.ErrUnauthorized, backend.CodeNoModel: backend.ErrNoModel,
 		backend.CodeBackend: backend.ErrBackend, backend.CodeTimeout: backend.ErrTimeout, backend.CodeTooLarge: backend.ErrOutputTooLarge,
 	}
-	for _, kinds := range []refusal.Registry{Kinds, backend.Kinds, lane.Kinds, client.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, outbox.Kinds, key.Kinds} {
+	for _, kinds := range []refusal.Registry{Kinds, lane.Kinds, backend.Kinds, program.Kinds, client.Kinds, envelope.Kinds, ai.Refusals, home.Kinds, outbox.Kinds, key.Kinds} {
 		for _, k := range kinds.Kinds {
 			if want[k.Name()] == nil {
 				want[k.Name()] = k

@@ -38,11 +38,40 @@ type Status struct {
 	Root     bool            `json:"root"`
 	Servers  []ServerStatus  `json:"servers"`
 	Backends []BackendStatus `json:"backends"`
+	// Isolation is what this machine does for backends that are programs.
+	Isolation Isolation `json:"isolation"`
 	// Allowed is how many people's jobs are taken besides the owner's.
 	Allowed int `json:"allowed"`
 	// Problems are the reasons why nothing, or not all, is served, each with the
 	// way out.
 	Problems []string `json:"problems"`
+}
+
+// Isolation is what keeps the programs that the agent starts away from what their
+// owner did not hand to them.
+type Isolation struct {
+	// Enforced is whether programs run behind walls.
+	Enforced bool `json:"enforced"`
+	// Open is what this kernel leaves open and a newer one would close.
+	Open []string `json:"open,omitzero"`
+	// Refusal names why there are no walls.
+	Refusal string `json:"refusal,omitzero"`
+}
+
+func isolation(c confine.Confinement) Isolation {
+	if c.Reason != nil {
+		return Isolation{Refusal: c.Reason.Kind().Name()}
+	}
+	return Isolation{Enforced: c.Enforced, Open: c.Missing}
+}
+
+// openProblem says that programs run without walls where there are any, and why.
+func openProblem(s Status, reason *refusal.Refusal) []string {
+	if reason == nil || !s.HasPrograms() {
+		return nil
+	}
+	k := reason.Kind()
+	return []string{strings.Join([]string{k.Meaning(), reason.Detail(), k.WayOut()}, " ")}
 }
 
 // ServerStatus is what is shown of one paired server.
@@ -54,8 +83,8 @@ type ServerStatus struct {
 	Sites []string `json:"sites"`
 	// SiteDetails are all sites, those among them that wait or count no more.
 	SiteDetails []SiteStatus `json:"siteDetails,omitzero"`
-	// State is starting, serving, unreachable, nothing-to-serve, revoked or
-	// stopped.
+	// State is starting, serving, unreachable, nothing-to-serve, revoked, two-agents
+	// or stopped.
 	State string `json:"state"`
 	// Refusal names why, where there is a reason.
 	Refusal string `json:"refusal,omitzero"`
@@ -89,10 +118,12 @@ func (a *Agent) Status() (Status, error) {
 		Running: running, Paused: paused || a.home.Paused(), Root: os.Geteuid() == 0,
 		Servers: []ServerStatus{}, Backends: a.shelf.status(), Problems: []string{},
 	}
+	walls := confine.State()
+	s.Isolation = isolation(walls)
 	for _, p := range pairings {
 		s.Servers = append(s.Servers, a.serverStatus(p))
 	}
-	s.Problems = problems(s)
+	s.Problems = append(problems(s), openProblem(s, walls.Reason)...)
 	list, err := a.Allowed()
 	s.Allowed = len(list)
 	_, broken := a.purse.known()
@@ -103,6 +134,11 @@ func (a *Agent) Status() (Status, error) {
 		}
 	}
 	return s, nil
+}
+
+// HasPrograms reports whether a backend is a program.
+func (s Status) HasPrograms() bool {
+	return slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return classOf(b.ID) == wirebackend.Process })
 }
 
 func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
@@ -119,6 +155,9 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	a.mu.Lock()
 	r := a.lanes[p.Server]
 	a.mu.Unlock()
+	if p.TwoAgentsAt != 0 {
+		row.State, row.Refusal = "two-agents", client.ErrTwoAgents.Name()
+	}
 	if r == nil {
 		return row
 	}
@@ -134,6 +173,8 @@ func (a *Agent) serverStatus(p home.Pairing) ServerStatus {
 	switch {
 	case st.revoked:
 		row.State, row.Refusal = "revoked", ai.ErrRevoked.Name()
+	case st.twoAgents:
+		row.State, row.Refusal = "two-agents", client.ErrTwoAgents.Name()
 	case !st.Asked:
 		row.State = "starting"
 	case !st.Reachable:
@@ -162,9 +203,6 @@ func problems(s Status) []string {
 	if s.Running && !slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return b.State == "ready" || b.State == "unproven" }) {
 		add("No model is ready, so nothing is offered. See allod agent backends.")
 	}
-	if slices.ContainsFunc(s.Backends, func(b BackendStatus) bool { return classOf(b.ID) == wirebackend.Process }) {
-		unconfined(confine.State(), add)
-	}
 	for _, r := range s.Servers {
 		switch r.State {
 		case "stopped":
@@ -173,6 +211,8 @@ func problems(s Status) []string {
 			}
 		case "revoked":
 			add(r.Server + " revoked this machine. Pair again if you want to go on: allod connect " + r.Server)
+		case "two-agents":
+			add(r.Server + " saw another live agent that uses this machine's keys, and serves neither. If you copied this machine's folder, stop or remove all copies but one, and pair that anew: allod connect " + r.Server + ". If you did not, somebody may have your keys: revoke this machine in the app, and pair from a new folder.")
 		case "unreachable":
 			add(r.Server + " does not answer, or refuses. The agent keeps trying." + because(r.Refusal))
 		case "nothing-to-serve":
@@ -184,18 +224,6 @@ func problems(s Status) []string {
 		return []string{}
 	}
 	return out
-}
-
-// unconfined says so where the kernel puts no walls around programs.
-func unconfined(c confine.Confinement, add func(string)) {
-	if c.Enforced {
-		return
-	}
-	text := confine.ErrUnconfined.Meaning()
-	if c.Reason != nil && c.Reason.Detail() != "" {
-		text += " " + c.Reason.Detail()
-	}
-	add(text + " " + confine.ErrUnconfined.WayOut())
 }
 
 // siteProblems says which sites of a server wait for the owner, and which showed

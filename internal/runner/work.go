@@ -16,7 +16,6 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
-	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
@@ -75,7 +74,7 @@ func (d *driver) work(ctx context.Context, w lane.Work) lane.WorkDone {
 	if f, ok := result.Outcome.(ai.Failure); ok && f.Code == backend.CodeUnreachable && d.firstDown(w.Stub.ID) {
 		// Another device may have its model up, or this one in a moment. A job
 		// that takes the model down twice is reported.
-		d.givenBack(line, f.Code)
+		d.givenBack(line, detailOf(f, result.Kind))
 		done.End = lane.WorkDown
 		return done
 	}
@@ -162,16 +161,22 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	case ai.Answer:
 		line.OutputUnits = ai.TextUnits(o.Text)
 	case ai.Failure:
-		// What a program failed of has a name of its own; the site is told the code.
-		if line.Detail = o.Code; result.Kind != nil && program.Kinds.Find(result.Kind.Name()) == result.Kind {
-			line.Detail = result.Kind.Name()
-		}
+		line.Detail = detailOf(o, result.Kind)
 	}
 	if err := d.ingress.Write(line); err != nil {
 		// It ran, and the line before it says so.
 		d.log.Error("the end of a run was not logged", "job", w.Stub.ID, "error", refusal.From(err))
 	}
 	return result, nil
+}
+
+// detailOf is what the owner's log calls a failure: its code, which the site is told
+// too, or where that does not lead to the refusal behind it, the name of that one.
+func detailOf(f ai.Failure, kind *refusal.Kind) string {
+	if kind != nil && kind != backend.KindOf(f.Code) {
+		return kind.Name()
+	}
+	return f.Code
 }
 
 // Waits between fetches of a payload that is not there yet.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,6 +33,59 @@ type seen struct {
 	Pid, Group  int
 }
 
+// report is what a fake program says behind walls.
+type report struct {
+	File  string
+	Value json.RawMessage
+}
+
+// attempt is what a fake program tries, and what became of it: "done", "denied",
+// or another error.
+type attempt struct{ Do, At, Came string }
+
+func (a *attempt) try() {
+	var err error
+	switch a.Do {
+	case "read":
+		_, err = os.ReadFile(a.At)
+	case "list":
+		_, err = os.ReadDir(a.At)
+	case "write":
+		if err = os.WriteFile(a.At, []byte("here"), 0o600); err == nil {
+			err = os.Remove(a.At)
+		}
+	case "append":
+		var f *os.File
+		if f, err = os.OpenFile(a.At, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+			err = f.Close()
+		}
+	case "tcp", "unix":
+		var c net.Conn
+		if c, err = net.DialTimeout(a.Do, a.At, time.Minute); err == nil {
+			err = c.Close()
+		}
+	}
+	switch {
+	case err == nil:
+		a.Came = "done"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EAFNOSUPPORT): // there are no such sockets behind walls
+		a.Came = "denied"
+	default:
+		a.Came = err.Error()
+	}
+}
+
+// tryAll tries what the text names, and answers with what became of it.
+func tryAll(text string, answer func(string)) {
+	var all []attempt
+	_ = json.Unmarshal([]byte(text), &all)
+	for i := range all {
+		all[i].try()
+	}
+	b, _ := json.Marshal(all)
+	answer(string(b))
+}
+
 // fakeMain plays a backend. What it plays is in the file mode beside it, since
 // neither arguments nor environment can say.
 func fakeMain(name string) int {
@@ -41,6 +96,15 @@ func fakeMain(name string) int {
 	}
 	note := func(file string, v any) {
 		b, _ := json.Marshal(v)
+		// Behind walls it can write into what holds its login, and nowhere else.
+		if path := read("reports"); path != "" {
+			if f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+				b, _ = json.Marshal(report{file, b})
+				_, _ = f.Write(append(b, '\n'))
+				_ = f.Close()
+			}
+			return
+		}
 		// Whole or not at all: a test waits for it.
 		_ = os.WriteFile(filepath.Join(dir, file+".new"), b, 0o600)
 		_ = os.Rename(filepath.Join(dir, file+".new"), filepath.Join(dir, file))
@@ -78,6 +142,10 @@ func fakeMain(name string) int {
 		} else {
 			fmt.Println(map[string]string{"claude": "2.1.197 (Claude Code)", "codex": "codex-cli 0.171.0"}[name])
 		}
+		return 0
+	}
+	if len(os.Args) == 2 && os.Args[1] == "free" {
+		tryAll(read("attempts"), answer)
 		return 0
 	}
 	s := seen{Args: os.Args[1:], Env: os.Environ(), Pid: os.Getpid(), Group: syscall.Getpgrp()}
@@ -122,6 +190,8 @@ func fakeMain(name string) int {
 		fmt.Fprint(os.Stderr, read("err"))
 		code, _ := strconv.Atoi(read("code"))
 		return code
+	case "try":
+		tryAll(read("attempts"), answer)
 	case "hang":
 		linger()
 	case "flood", "flood errors":

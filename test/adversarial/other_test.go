@@ -8,7 +8,7 @@ import (
 	wirebackend "github.com/allodhq/allod/wire/ai/backend"
 )
 
-func asOrdinaryUser() (int, bool) { return 0, false }
+func asOrdinaryUser(*testing.M) (int, bool) { return 0, false }
 
 func fakeMain(string) int { return 1 }
 

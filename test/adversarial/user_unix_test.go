@@ -4,19 +4,26 @@ package adversarial
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 
 	"github.com/allodhq/allod/internal/runner/program"
+	"github.com/allodhq/allod/test/programs"
 )
 
+// rootTests are the tests that are root's. The others are not.
+const rootTests = "^TestRoot"
+
 // asOrdinaryUser runs this binary again as a user that is not root, since
-// nothing is started for root. It reports false where the tests are to run here.
-func asOrdinaryUser() (code int, done bool) {
+// nothing is started for root, and then the tests that are root's. It reports
+// false where all tests are to run here.
+func asOrdinaryUser(m *testing.M) (code int, done bool) {
 	if os.Geteuid() != 0 {
 		return 0, false
 	}
@@ -39,8 +46,9 @@ func asOrdinaryUser() (code int, done bool) {
 	if err != nil {
 		return fail(err)
 	}
-	copied, temporary := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
-	if err := errors.Join(os.WriteFile(copied, binary, 0o755), os.Chmod(dir, 0o755), os.Mkdir(temporary, 0o700)); err != nil {
+	bin, temporary := filepath.Join(dir, "bin"), filepath.Join(dir, "tmp")
+	copied := filepath.Join(bin, "tests")
+	if err := errors.Join(os.Mkdir(bin, 0o755), os.WriteFile(copied, binary, 0o755), os.Chmod(dir, 0o755), os.Mkdir(temporary, 0o700)); err != nil {
 		return fail(err)
 	}
 	_ = os.Chown(temporary, nobody, nobody) // where it fails, the start does too
@@ -62,5 +70,13 @@ func asOrdinaryUser() (code int, done bool) {
 		return 0, false
 	}
 	_ = cmd.Wait()
-	return cmd.ProcessState.ExitCode(), true
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		return code, true
+	}
+	flag.Parse()
+	if run := flag.Lookup("test.run").Value; run.String() == "" || strings.Contains(run.String(), "Root") {
+		_ = flag.Set("test.run", rootTests)
+		programs.Main(m)
+	}
+	return 0, true
 }

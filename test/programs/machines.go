@@ -13,28 +13,39 @@ import (
 // Agent is Allod's agent on an owner's machine.
 type Agent struct {
 	t    *testing.T
-	Home string // its folder
+	Home string   // its folder
+	Env  []string // of its commands, besides the test's own
 }
 
 // NewAgent writes the configuration of an agent that asks one model.
 func NewAgent(t *testing.T, m *Model, concurrency int) *Agent {
 	t.Helper()
 	a := &Agent{t: t, Home: filepath.Join(t.TempDir(), "agent")}
-	if err := os.Mkdir(a.Home, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(a.Home, "config.json"), map[string]any{"agent": map[string]any{
+	a.Configure(map[string]any{
 		"backends":    map[string]any{"mine": map[string]any{"backend": "openai-http", "baseUrl": m.URL + "/v1"}},
 		"concurrency": concurrency,
-	}})
+	})
 	return a
+}
+
+// AgentIn is the agent of a folder, with variables for its environment.
+func AgentIn(t *testing.T, home string, env ...string) *Agent { return &Agent{t, home, env} }
+
+// Configure writes the agent's section of its configuration, and makes its folder
+// if there is none.
+func (a *Agent) Configure(section map[string]any) {
+	a.t.Helper()
+	if err := os.MkdirAll(a.Home, 0o700); err != nil {
+		a.t.Fatal(err)
+	}
+	write(a.t, filepath.Join(a.Home, "config.json"), map[string]any{"agent": section})
 }
 
 // Command is a command of the agent's that was not started.
 func (a *Agent) Command(args ...string) *exec.Cmd {
 	a.t.Helper()
 	cmd := exec.CommandContext(a.t.Context(), Allod(a.t), args...)
-	cmd.Env = append(os.Environ(), "ALLOD_HOME="+a.Home)
+	cmd.Env = append(append(os.Environ(), a.Env...), "ALLOD_HOME="+a.Home)
 	return cmd
 }
 

@@ -14,7 +14,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-var folder string // of this test binary, removed at its end
+var (
+	folder string // of this test binary, removed at its end
+	self   string // this test binary, where it is the command as well
+)
+
+// Itself has the command be this test binary, which was linked with what the
+// compiler was told to change, and can be run by a user who can build nothing. A
+// package's TestMain calls it before [Main], and is the command where the binary was
+// started by its name.
+func Itself() (err error) {
+	self, err = os.Executable()
+	return err
+}
 
 // Main runs the tests of a package and ends the process. A package that uses
 // [Allod] calls it from its TestMain.
@@ -36,6 +48,9 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", errors.New("the package's TestMain does not call programs.Main")
 	}
 	path := filepath.Join(folder, "allod")
+	if self != "" {
+		return path, os.Symlink(self, path)
+	}
 	build := exec.Command("go", "build", "-o", path, "github.com/allodhq/allod/cmd/allod")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/ai/instance"
 	"github.com/allodhq/allod/wire/ai/protocol"
 	"github.com/allodhq/allod/wire/ai/signing"
 	"github.com/allodhq/allod/wire/ai/weburl"
@@ -38,11 +39,14 @@ var (
 	ErrAnswer = refusal.NewKind("server-answer", 502,
 		"The answer is not one that a site gives.",
 		"Check that the address is the site's own and that nothing between, as a sign-in page, answers in its place.")
+	ErrTwoAgents = refusal.NewKind("two-agents", 409,
+		"Another live agent uses the keys of this machine, as a copy of its folder does, so the site serves neither of them.",
+		"Stop all but one, and on the machine that should go on pair anew: allod connect URL. If you made no copy, see docs/security.md.")
 )
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "Speaking to a site", Kinds: []*refusal.Kind{
-	ErrServerURL, ErrPlain, ErrUnreachable, ErrAnswer,
+	ErrServerURL, ErrPlain, ErrUnreachable, ErrAnswer, ErrTwoAgents,
 }}
 
 // Timeout bounds one request, beyond the time the server was asked to hold it and
@@ -125,6 +129,9 @@ type Config struct {
 	Server Server
 	// Version is this program's own version, for the site's log.
 	Version string
+	// Instance is what this program calls itself while it runs; zero means that it
+	// does not say, and cannot be told from another with the same keys.
+	Instance instance.ID
 	// Clock is time.Now where it is nil.
 	Clock func() time.Time
 	// Transport carries requests instead of the network, for tests.
@@ -410,13 +417,20 @@ func exchange[A any](ctx context.Context, c *Client, d *Device, e ai.Endpoint, w
 		for _, h := range signed.Headers(signing.DaemonPlane) {
 			r.Header.Set(h[0], h[1])
 		}
+		if !c.config.Instance.IsZero() {
+			r.Header.Set(instance.Header, c.config.Instance.String())
+		}
 	}
-	answer, status, err := c.roundTrip(r, read.Limit())
+	answer, head, status, err := c.roundTrip(r, read.Limit())
 	switch {
 	case err != nil:
 		return none, err
 	case !good(status):
-		return none, c.refused(answer, status)
+		err := c.refused(answer, status)
+		if r.Header.Get(instance.Header) != "" && head.Get(instance.Conflict) == instance.TwoAgents && errors.Is(err, ai.ErrForbidden) {
+			return none, ErrTwoAgents
+		}
+		return none, err
 	}
 	a, err := read.Read(answer)
 	if err != nil {
@@ -432,10 +446,10 @@ const maxAhead = 16 << 10
 
 // roundTrip sends a request and reads the answer: at most limit bytes of a good
 // one. Of another only the status counts where it is larger than any refusal.
-func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int, err error) {
+func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, head http.Header, status int, err error) {
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, 0, failed(r, err)
+		return nil, nil, 0, failed(r, err)
 	}
 	defer resp.Body.Close()
 	if !good(resp.StatusCode) {
@@ -447,18 +461,18 @@ func (c *Client) roundTrip(r *http.Request, limit int) (body []byte, status int,
 		// What is announced is made room for, but not on a stranger's word alone.
 		b.Grow(int(min(max(resp.ContentLength, 0), maxAhead)) + bytes.MinRead)
 		if _, err := b.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
-			return nil, 0, failed(r, err)
+			return nil, nil, 0, failed(r, err)
 		}
 		body = b.Bytes()
 		large = len(body) > limit
 	}
 	switch {
 	case large && good(resp.StatusCode):
-		return nil, 0, ErrAnswer.With("It is larger than any such answer.")
+		return nil, nil, 0, ErrAnswer.With("It is larger than any such answer.")
 	case large:
 		body = nil
 	}
-	return body, resp.StatusCode, nil
+	return body, resp.Header, resp.StatusCode, nil
 }
 
 // failed names an error of the network. The caller's own end stays what it is,

@@ -272,7 +272,7 @@ func TestPlainIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = New(Config{Server: s, Transport: tr}).roundTrip(r, 1)
+	_, _, _, err = New(Config{Server: s, Transport: tr}).roundTrip(r, 1)
 	if !errors.Is(err, ErrPlain) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("%v", err)
 	}

@@ -214,6 +214,9 @@ type Pairing struct {
 	// Protocol is the version of the protocol that was agreed on with the server;
 	// zero means none yet.
 	Protocol Protocol
+	// TwoAgentsAt is when the server said that another live agent uses this
+	// machine's keys; zero means never. Nothing is done for the server from then on.
+	TwoAgentsAt ai.Millis
 }
 
 // Protocol is a version that was agreed on.
@@ -288,6 +291,7 @@ var rowShape = exact.Shape[row]{Fields: func(o *exact.Object, r *row) {
 	if spoken != nil {
 		r.Protocol = *spoken
 	}
+	optMillis(o, "twoAgentsAt", &r.TwoAgentsAt)
 }}
 
 var protocolShape = exact.Shape[Protocol]{Fields: func(o *exact.Object, p *Protocol) {

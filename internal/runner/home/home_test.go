@@ -544,6 +544,38 @@ func TestProtocolInTheFile(t *testing.T) {
 	}
 }
 
+// TestTwoAgentsInTheFile: that a pairing met another agent is kept with it, and
+// ends with it.
+func TestTwoAgentsInTheFile(t *testing.T) {
+	dir := folder(t)
+	h := open(t, dir)
+	p := pairingOf("https://a.example")
+	p.TwoAgentsAt = 1785499200125
+	if err := h.Pair(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := pairingsOf(t, h); !reflect.DeepEqual(got, []home.Pairing{p}) {
+		t.Errorf("it reads as %+v", got)
+	}
+	path := filepath.Join(dir, "pairings.json")
+	file := string(content(t, path))
+	const member = `,"twoAgentsAt":1785499200125`
+	if !strings.Contains(file, member) {
+		t.Fatalf("the file says %s", file)
+	}
+	for _, bad := range []string{`,"twoAgentsAt":0`, `,"twoAgentsAt":-1`, `,"twoAgentsAt":null`, `,"twoAgentsAt":true`} {
+		write(t, path, []byte(strings.Replace(file, member, bad, 1)))
+		_, err := h.Pairings()
+		mustBe(t, bad, err, home.ErrPairings)
+	}
+	// A new pairing begins without it.
+	write(t, path, []byte(file))
+	p.TwoAgentsAt = 0
+	if err := h.Pair(p); err != nil || strings.Contains(string(content(t, path)), "twoAgentsAt") {
+		t.Errorf("paired anew: %v, %s", err, content(t, path))
+	}
+}
+
 // TestPairAtOnce: lanes remember what they learn and owners pair at the same
 // time; none undoes the other.
 func TestPairAtOnce(t *testing.T) {

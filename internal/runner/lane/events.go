@@ -230,11 +230,13 @@ const (
 	NoteUnreachable       What = "unreachable"        // the server did not answer, or refused
 	NoteReachable         What = "reachable"          // it answers again
 	NoteRevoked           What = "revoked"            // the device was revoked
+	NoteTwoAgents         What = "two-agents"         // another live agent uses the keys of this machine
 )
 
 // Ended says that the machine is done. Revoked means that the server revoked the
-// device.
-type Ended struct{ Revoked bool }
+// device, and TwoAgents that another agent uses its keys; work for the server then
+// begins again only where the owner pairs anew.
+type Ended struct{ Revoked, TwoAgents bool }
 
 func (Beat) action()    {}
 func (Claim) action()   {}

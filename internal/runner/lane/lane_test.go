@@ -639,6 +639,40 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
+// TestTwoAgents: whichever request hears it first, everything stops for good, and
+// nothing is reported or given back.
+func TestTwoAgents(t *testing.T) {
+	for name, e := range map[string]func(b *bench) lane.Event{
+		"heartbeat": func(b *bench) lane.Event {
+			return lane.BeatDone{Seq: one[lane.Beat](b, b.wait(cover())).Seq, Err: client.ErrTwoAgents}
+		},
+		"claim": func(b *bench) lane.Event {
+			claims := of[lane.Claim](b.log)
+			return lane.ClaimDone{Seq: claims[len(claims)-1].Seq, Err: client.ErrTwoAgents}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, func(c *lane.Config) { c.Concurrency = 3 })
+			claim := b.ready()
+			b.grant(claim.Seq, b.stub(1), b.stub(2))
+			b.kept("lease1")
+			got := b.step(e(b))
+			if end := one[lane.Ended](b, got); !end.TwoAgents || end.Revoked || len(of[lane.Abort](got)) != 1 || len(of[lane.Drop](got)) != 1 {
+				t.Errorf("%s", names(got))
+			}
+			if note := one[lane.Note](b, got); note.What != lane.NoteTwoAgents || !errors.Is(note.Err, client.ErrTwoAgents) {
+				t.Errorf("note %+v", note)
+			}
+			if len(of[lane.Send](got))+len(of[lane.Claim](got))+len(of[lane.Beat](got))+len(of[lane.Release](got)) > 0 {
+				t.Errorf("%s", names(got))
+			}
+			if after := b.step(lane.WorkDone{Lease: "lease2", End: lane.WorkKept}); len(after) > 0 {
+				t.Errorf("afterwards %s", names(after))
+			}
+		})
+	}
+}
+
 func TestSites(t *testing.T) {
 	other, stranger := newSite(t), newSite(t)
 	otherID := ai.KeyID(other.Fingerprint().String())

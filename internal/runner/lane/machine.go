@@ -422,13 +422,13 @@ func (m *Machine) planStop() {
 		pending = pending || j.sending || m.now.Before(j.heldUntil)
 	}
 	if !pending || !m.now.Before(m.stopBy) {
-		m.finish(false)
+		m.finish(Ended{})
 	}
 }
 
-func (m *Machine) finish(revoked bool) {
+func (m *Machine) finish(how Ended) {
 	m.do(Quit{Beat: true, Claim: true})
-	m.do(Ended{revoked})
+	m.do(how)
 	m.ended = true
 }
 
@@ -547,8 +547,12 @@ func (e Restored) apply(m *Machine) {
 
 // failed takes in a request that was refused or not answered.
 func (m *Machine) failed(err error) {
-	if errors.Is(err, ai.ErrRevoked) {
+	switch {
+	case errors.Is(err, ai.ErrRevoked):
 		m.revoked()
+		return
+	case errors.Is(err, client.ErrTwoAgents):
+		m.twoAgents()
 		return
 	}
 	// Another reason is news: a network that is away and a server that does not
@@ -563,7 +567,16 @@ func (m *Machine) failed(err error) {
 func (m *Machine) revoked() {
 	m.do(Note{What: NoteRevoked})
 	m.each(m.stop)
-	m.finish(true)
+	m.finish(Ended{Revoked: true})
+}
+
+// twoAgents ends everything without a report: whether what was done here is what
+// the owner asked for is not known until they said which agent is theirs. What
+// was granted lapses.
+func (m *Machine) twoAgents() {
+	m.do(Note{What: NoteTwoAgents, Err: client.ErrTwoAgents})
+	m.each(m.stop)
+	m.finish(Ended{TwoAgents: true})
 }
 
 func (e BeatDone) apply(m *Machine) {
