@@ -52,6 +52,7 @@ const (
 
 // run runs an agent and shows what it does until it ends.
 func (c console) run(ctx context.Context, a *runner.Agent) error {
+	defer slack(agentSlack)()
 	if c.screen == nil {
 		return a.Run(ctx)
 	}

@@ -53,6 +53,7 @@ report; with --bars it is an error too.`,
 			c.Progress = func(line string) {
 				fmt.Fprintf(env.Err, "%6.1f s  %s\n", time.Since(begun).Seconds(), inert(line))
 			}
+			defer slack(agentSlack)() // as an agent's, for the devices
 			r, err := bench.Direct(cmd.Context(), c)
 			if err != nil {
 				return err

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -148,14 +147,8 @@ type started struct {
 	WebhookSecretFiles []string `json:"webhookSecretFiles,omitempty"`
 }
 
-// collectorSlack is in bytes. A site's heap is so small that collecting its
-// garbage would be a tenth of its work. This much more that counts as in use lets
-// it wait until there is as much garbage. The block is never touched, so it takes
-// no memory itself; a larger GOGC would multiply a large heap too.
-const collectorSlack = 16 << 20
-
 func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON bool) error {
-	defer runtime.KeepAlive(make([]byte, collectorSlack))
+	defer slack(siteSlack)()
 	setup, problems := c.setup(at)
 	if len(problems) > 0 {
 		return problems[0].refusal()

@@ -289,3 +289,39 @@ func TestReadEnds(t *testing.T) {
 		t.Error(explain(err))
 	}
 }
+
+// TestReadRow: a single query is as a read of one, and its connection comes back.
+func TestReadRow(t *testing.T) {
+	c := tempConfig(t)
+	c.Readers = 1
+	db := mustOpen(t, c)
+	if err := add(db, "a"); err != nil {
+		t.Fatal(explain(err))
+	}
+	var name string
+	for range 3 {
+		if err := db.ReadRow(ctx, "SELECT name FROM items WHERE name = ?", "a").Scan(&name); err != nil || name != "a" {
+			t.Fatalf("%q, %v", name, err)
+		}
+		if err := db.ReadRow(ctx, "SELECT name FROM items WHERE name = 'b'").Scan(&name); !errors.Is(err, sql.ErrNoRows) {
+			t.Fatalf("there is no such row: %v", err)
+		}
+		if err := db.ReadRow(ctx, "DELETE FROM items RETURNING name").Scan(&name); err == nil {
+			t.Fatal("it wrote")
+		}
+	}
+	// What another connection has committed since is seen.
+	if err := add(db, "b"); err != nil {
+		t.Fatal(explain(err))
+	}
+	if err := db.ReadRow(ctx, "SELECT max(name) FROM items").Scan(&name); err != nil || name != "b" {
+		t.Errorf("%q, %v", name, err)
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	mustBe(t, db.ReadRow(ended, "SELECT 1").Scan(new(int)), ErrCancelled)
+	if err := db.Close(); err != nil {
+		t.Fatal(explain(err))
+	}
+	mustBe(t, db.ReadRow(ctx, "SELECT 1").Scan(new(int)), ErrClosed)
+}

@@ -112,20 +112,57 @@ func (tx *Tx) end() {
 // It returns fn's error, or [ErrCancelled] when ctx ends, [ErrClosed], [ErrIO],
 // [ErrBusy] or [ErrDamaged]. A panic in fn passes through.
 func (db *DB) Read(ctx context.Context, fn func(q Queryer) error) error {
+	return db.reading(ctx, func(conn *sql.Conn, s *snapshot) error {
+		if _, err := s.conn.exec(s.ctx, "BEGIN", nil); err != nil {
+			return err
+		}
+		defer func() {
+			s.end()
+			if _, err := s.conn.exec(context.Background(), "ROLLBACK", nil); err != nil {
+				discard(conn)
+			}
+		}()
+		return fn(s)
+	})
+}
+
+// ReadRow is one query that is expected to give one row, on a snapshot of its own,
+// which takes less than [DB.Read]. Scan runs it and returns sql.ErrNoRows if there
+// is none, and else Read's errors.
+func (db *DB) ReadRow(ctx context.Context, query string, args ...any) *OneRow {
+	return &OneRow{db: db, ctx: ctx, query: query, args: args}
+}
+
+// OneRow is what [DB.ReadRow] gives.
+type OneRow struct {
+	db    *DB
+	ctx   context.Context
+	query string
+	args  []any
+}
+
+// Scan runs the query and copies the values of its first row; see [Rows.Scan].
+func (r *OneRow) Scan(into ...any) error {
+	// One statement outside of a transaction sees one snapshot.
+	return r.db.reading(r.ctx, func(_ *sql.Conn, s *snapshot) error {
+		return s.conn.row(s.ctx, r.query, r.args, into)
+	})
+}
+
+// reading lends fn a connection for reading, which cannot write.
+func (db *DB) reading(ctx context.Context, fn func(conn *sql.Conn, s *snapshot) error) error {
 	if err := db.enter(); err != nil {
 		return err
 	}
 	defer db.leave()
-	err := db.named(db.snapshot(ctx, fn))
+	err := db.named(db.lend(ctx, fn))
 	if is(err, ErrCancelled) && db.closing.Err() != nil {
 		return ErrClosed.Because(err)
 	}
 	return err
 }
 
-// snapshot runs fn in a transaction for reading. The connections for it cannot
-// write.
-func (db *DB) snapshot(ctx context.Context, fn func(q Queryer) error) error {
+func (db *DB) lend(ctx context.Context, fn func(conn *sql.Conn, s *snapshot) error) error {
 	conn, err := db.readers.Conn(ctx)
 	if err != nil {
 		return err
@@ -135,17 +172,7 @@ func (db *DB) snapshot(ctx context.Context, fn func(q Queryer) error) error {
 	if err != nil {
 		return err
 	}
-	s := &snapshot{conn: below, ctx: reading{ctx, ctx, db.closing}}
-	if _, err := below.exec(s.ctx, "BEGIN", nil); err != nil {
-		return err
-	}
-	defer func() {
-		s.end()
-		if _, err := below.exec(context.Background(), "ROLLBACK", nil); err != nil {
-			discard(conn)
-		}
-	}()
-	return fn(s)
+	return fn(conn, &snapshot{conn: below, ctx: reading{ctx, ctx, db.closing}})
 }
 
 // snapshot stops a statement when its own context or the read's ends, or when the

@@ -34,20 +34,16 @@ func end(ctx context.Context, tx *database.Tx, j jobRow, e ending) error {
 			return err
 		}
 	}
-	var open int
-	err := tx.QueryRowContext(ctx, `UPDATE owners SET open = open - 1 WHERE owner = ? RETURNING open`, j.Owner).Scan(&open)
-	switch {
-	case errors.Is(err, sql.ErrNoRows): // nobody counted
-	case err != nil:
+	if _, err := tx.ExecContext(ctx, `UPDATE owners SET open = max(open - 1, 0) WHERE owner = ?`, j.Owner); err != nil {
 		return err
-	case open <= 0:
-		if _, err := tx.ExecContext(ctx, `DELETE FROM owners WHERE owner = ?`, j.Owner); err != nil {
-			return err
-		}
 	}
-	_, err = tx.ExecContext(ctx, noteQuery, j.ID)
+	_, err := tx.ExecContext(ctx, noteQuery, j.ID)
 	return err
 }
+
+// completedQuery asks for a job for a device that may work.
+const completedQuery = `SELECT ` + jobColumns + ` FROM runners CROSS JOIN jobs
+	WHERE runners.id = ? AND runners.revoked_at IS NULL AND jobs.id = ?`
 
 // Complete ends a job with a device's result; see [site.JobStore].
 func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Completed, err error) {
@@ -57,10 +53,13 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 	}
 	err = s.write(ctx, func(tx *database.Tx) error {
 		done = site.Completed{}
-		if _, err := worker(ctx, tx, c.RunnerID); err != nil {
-			return err
+		// Where it finds nothing, worker says why.
+		j, err := holding(tx.QueryRowContext(ctx, completedQuery, c.RunnerID, c.Grant.JobID), c.Grant, c.RunnerID, c.Now)
+		if errors.Is(err, site.ErrNotHeld) && j.ID == "" {
+			if _, err := worker(ctx, tx, c.RunnerID); err != nil {
+				return err
+			}
 		}
-		j, err := held(ctx, tx, c.Grant, c.RunnerID, c.Now)
 		if errors.Is(err, site.ErrNotHeld) && j.State.Terminal() && j.doneLease == c.Grant.LeaseID && j.doneRunner == c.RunnerID {
 			done = site.Completed{Duplicate: true, State: j.State}
 			return nil
@@ -68,7 +67,7 @@ func (s jobs) Complete(ctx context.Context, c site.Completion) (done site.Comple
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO job_content (seq, result, disposition, device)
+		if _, err := tx.ExecContext(ctx, `INSERT INTO job_results (seq, result, disposition, device)
 			SELECT ?, ?, ?, device FROM runners WHERE id = ?
 			ON CONFLICT (seq) DO UPDATE SET result = excluded.result, device = excluded.device, disposition = excluded.disposition`,
 			j.seq, envelope, c.Disposition, c.RunnerID); err != nil {
@@ -223,6 +222,8 @@ const (
 	rowsQuery = `SELECT seq FROM jobs WHERE done_at IS NOT NULL AND done_at < ?
 		AND NOT EXISTS (SELECT 1 FROM dependencies d JOIN jobs w ON w.seq = d.seq WHERE d.on_id = jobs.id AND w.done_at IS NULL)
 		ORDER BY done_at LIMIT ?`
+	// idleQuery removes owners who have no unfinished job.
+	idleQuery = `DELETE FROM owners WHERE owner IN (SELECT owner FROM owners WHERE open <= 0 LIMIT ?)`
 )
 
 // Purge removes what retention allows; see [site.JobStore].
@@ -237,6 +238,9 @@ func (s jobs) Purge(ctx context.Context, p site.Purge) (purged site.Purged, err 
 			if _, err := tx.ExecContext(ctx, `DELETE FROM job_content WHERE seq = ?`, seq); err != nil {
 				return err
 			}
+			if _, err := tx.ExecContext(ctx, `DELETE FROM job_results WHERE seq = ?`, seq); err != nil {
+				return err
+			}
 			if _, err := tx.ExecContext(ctx, `UPDATE jobs SET has_content = 0 WHERE seq = ?`, seq); err != nil {
 				return err
 			}
@@ -249,6 +253,9 @@ func (s jobs) Purge(ctx context.Context, p site.Purge) (purged site.Purged, err 
 			if _, err := tx.ExecContext(ctx, `DELETE FROM jobs WHERE seq = ?`, seq); err != nil {
 				return err
 			}
+		}
+		if _, err := tx.ExecContext(ctx, idleQuery, purgeBound); err != nil {
+			return err
 		}
 		purged = site.Purged{Contents: len(contents), Rows: len(rows), More: max(len(contents), len(rows)) == purgeBound}
 		return nil

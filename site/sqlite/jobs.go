@@ -454,31 +454,31 @@ func (s jobs) grant(ctx context.Context, tx *database.Tx, c site.Claim, h head) 
 
 // Held returns a held job with its payload; see [site.JobStore].
 func (s jobs) Held(ctx context.Context, g ai.Grant, runner ai.RunnerID, now ai.Millis) (job site.Job, err error) {
-	err = s.read(ctx, func(q database.Queryer) error {
-		if _, err := worker(ctx, q, runner); err != nil {
-			return err
-		}
-		var payload sql.Null[string]
-		j, err := holding(also{q.QueryRowContext(ctx, heldQuery, g.LeaseID, g.JobID), &payload}, g, runner, now)
-		if err != nil {
-			return err
-		}
-		if err := keptPayload(&j, payload); err != nil {
-			return err
-		}
-		job = j.Job
-		return nil
-	})
-	if err != nil {
+	var payload sql.Null[string]
+	// All that is asked, in one query. Where it finds nothing, worker says why.
+	j, err := holding(also{s.db.ReadRow(ctx, heldQuery, runner, g.LeaseID, g.JobID), &payload}, g, runner, now)
+	if err == nil {
+		err = keptPayload(&j, payload)
+	}
+	if errors.Is(err, site.ErrNotHeld) {
+		err = s.db.Read(ctx, func(q database.Queryer) error {
+			if _, err := worker(ctx, q, runner); err != nil {
+				return err
+			}
+			return site.ErrNotHeld
+		})
+	}
+	if err = s.aside(ctx, err); err != nil {
 		return site.Job{}, err
 	}
-	return job, nil
+	return j.Job, nil
 }
 
-// heldQuery asks for a job, and for its payload alone if it has that lease. A job
-// that is held has no result yet.
+// heldQuery asks for a job for a device that may work, and for its payload alone
+// if it has that lease.
 const heldQuery = `SELECT ` + jobColumns + `, c.payload
-	FROM jobs LEFT JOIN job_content c ON c.seq = jobs.seq AND jobs.lease_id = ? WHERE jobs.id = ?`
+	FROM runners CROSS JOIN jobs LEFT JOIN job_content c ON c.seq = jobs.seq AND jobs.lease_id = ?2
+	WHERE runners.id = ?1 AND runners.revoked_at IS NULL AND jobs.id = ?3`
 
 // held reads the job that the device holds under the grant. It returns
 // [site.ErrNotHeld] for everything else.

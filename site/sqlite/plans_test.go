@@ -19,7 +19,7 @@ func TestPlans(t *testing.T) {
 	defer s.Close()
 	sorts := map[string]bool{grantedQuery: true} // the few grants of one request
 	for _, query := range []string{
-		workerQuery, runnerQuery, jobByID, jobBySeq, heldQuery, headsQuery, lookQuery, repeatedQuery, grantedQuery, canceledQuery, noteQuery, settlingQuery, dependentsQuery, waitsQuery,
+		workerQuery, runnerQuery, jobByID, jobBySeq, heldQuery, completedQuery, headsQuery, lookQuery, repeatedQuery, grantedQuery, canceledQuery, noteQuery, settlingQuery, dependentsQuery, waitsQuery,
 		lapsedQuery, deadlineQuery, ttlQuery, contentsQuery, rowsQuery,
 		fullQuery, uncollectedQuery, findKeyQuery, ownerFloorQuery, ownerPageQuery,
 		nextHookQuery, dueHooksQuery, `DELETE FROM webhook_outbox WHERE seq = ?`,

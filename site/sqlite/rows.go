@@ -188,9 +188,9 @@ func withContent(ctx context.Context, q database.Queryer, j *jobRow) error {
 		owner                   sql.Null[ai.Owner]
 		doneAt                  sql.Null[ai.Millis]
 	)
-	err := q.QueryRowContext(ctx, `SELECT c.payload, c.result, c.device, c.disposition, r.owner, jobs.done_at
-		FROM jobs JOIN job_content c ON c.seq = jobs.seq LEFT JOIN runners r ON r.id = jobs.done_runner
-		WHERE jobs.seq = ?`, j.seq).Scan(&payload, &result, &device, &disposition, &owner, &doneAt)
+	err := q.QueryRowContext(ctx, `SELECT c.payload, o.result, o.device, o.disposition, r.owner, jobs.done_at
+		FROM jobs JOIN job_content c ON c.seq = jobs.seq LEFT JOIN job_results o ON o.seq = jobs.seq
+		LEFT JOIN runners r ON r.id = jobs.done_runner WHERE jobs.seq = ?`, j.seq).Scan(&payload, &result, &device, &disposition, &owner, &doneAt)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
