@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -254,7 +255,8 @@ func connect(ctx context.Context, env Env, f agentFlags, p runner.Pairing, pairO
 	if err := agent.Adopt(ctx, paired); err != nil {
 		return err
 	}
-	showPaired(env.Out, paired, asJSON)
+	public := slices.ContainsFunc(status.Backends, func(b runner.BackendStatus) bool { return b.Offer == ai.OfferPublic })
+	showPaired(env.Out, paired, public, asJSON)
 	if own == nil || pairOnly {
 		return nil
 	}
@@ -329,7 +331,9 @@ func lasts(d time.Duration) string {
 	return "The code lasts " + d.Round(time.Second).String() + ". Waiting."
 }
 
-func showPaired(w io.Writer, p home.Pairing, asJSON bool) {
+// showPaired says whom the machine works for. public is whether a backend is
+// offered to anybody.
+func showPaired(w io.Writer, p home.Pairing, public, asJSON bool) {
 	if asJSON {
 		sites := []ai.KeyID{}
 		for id := range p.Sites {
@@ -348,7 +352,11 @@ func showPaired(w io.Writer, p home.Pairing, asJSON bool) {
 	if p.OwnerLabel != "" {
 		who = p.OwnerLabel
 	}
-	fmt.Fprintf(w, "\nPaired. This machine works for %s at %s, and for nobody else.\nThe keys that were pinned:\n\n", word(who), p.Server)
+	alone := ", and for nobody else"
+	if public {
+		alone = ", and for whoever may ask there: see allod agent offer"
+	}
+	fmt.Fprintf(w, "\nPaired. This machine works for %s at %s%s.\nThe keys that were pinned:\n\n", word(who), p.Server, alone)
 	for id := range p.Sites {
 		fmt.Fprintf(w, "  %s\n", word(string(id)))
 	}
@@ -442,7 +450,7 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 		if r.Model != "" {
 			fmt.Fprintf(b, ", model %s", word(r.Model))
 		}
-		if at := r.BaseURL + r.Program; at != "" {
+		if at := r.BaseURL + r.Program; at != "" { // it has one of them
 			fmt.Fprintf(b, "\n  %s at %s, %s, %s", r.ID, word(at), r.Cost, offered(r))
 		}
 		for i, k := range r.Kinds {
@@ -457,7 +465,7 @@ func backendLines(b *strings.Builder, rows []runner.BackendStatus) {
 			fmt.Fprintf(b, ", instead of %s (%s)", word(r.Instead), word(r.InsteadWhy))
 		}
 		if r.Untested {
-			b.WriteString("; untested: Allod was not run against this program's real server")
+			b.WriteString("; untested: Allod was not run against the real one")
 		}
 		b.WriteString("\n")
 	}

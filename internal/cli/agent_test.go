@@ -84,11 +84,11 @@ func TestLinesStayLines(t *testing.T) {
 			return nil
 		},
 		"the owner's label, once paired": func(w io.Writer, text string) error {
-			showPaired(w, home.Pairing{Server: "https://app.example", Owner: "o", OwnerLabel: text, Sites: map[ai.KeyID]home.Site{"site": {}}}, false)
+			showPaired(w, home.Pairing{Server: "https://app.example", Owner: "o", OwnerLabel: text, Sites: map[ai.KeyID]home.Site{"site": {}}}, false, false)
 			return nil
 		},
 		"the owner, once paired": func(w io.Writer, text string) error {
-			showPaired(w, home.Pairing{Server: "https://app.example", Owner: ai.Owner(text)}, false)
+			showPaired(w, home.Pairing{Server: "https://app.example", Owner: ai.Owner(text)}, false, false)
 			return nil
 		},
 		"the machine's name": func(w io.Writer, text string) error { return writeStatus(w, runner.Status{Name: text}) },

@@ -95,7 +95,9 @@ is sealed to a device that was pinned, and says inside what it may reach.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	root.PersistentFlags().Bool("json", false, "print the result, or the refusal, as one JSON object")
-	root.SetFlagErrorFunc(func(*cobra.Command, error) error { return ErrUsage })
+	root.SetFlagErrorFunc(func(*cobra.Command, error) error {
+		return ErrUsage.With("There is no such flag, or its value is missing or of another kind.")
+	})
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newDoctor(env), newSite(env), newChat(env), newConfig(env), newCertify(env), newBackup(env), newRestore(env), newVersion(env))
 	for _, c := range unbuilt {

@@ -70,8 +70,8 @@ func TestOutputIsInert(t *testing.T) {
 			return nil
 		},
 		"paired": func(w io.Writer, asJSON bool, text string) error {
-			showPaired(w, home.Pairing{Server: "https://app.example", RunnerID: ai.RunnerID(text), Owner: ai.Owner(text)}, asJSON)
-			showPaired(w, home.Pairing{Server: "https://app.example", RunnerID: "r", Owner: "o", OwnerLabel: text}, false)
+			showPaired(w, home.Pairing{Server: "https://app.example", RunnerID: ai.RunnerID(text), Owner: ai.Owner(text)}, false, asJSON)
+			showPaired(w, home.Pairing{Server: "https://app.example", RunnerID: "r", Owner: "o", OwnerLabel: text}, false, false)
 			return nil
 		},
 	}

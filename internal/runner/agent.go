@@ -13,6 +13,7 @@ import (
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/internal/runner/lane"
 	"github.com/allodhq/allod/internal/runner/outbox"
+	"github.com/allodhq/allod/internal/runner/program"
 	"github.com/allodhq/allod/internal/runner/settings"
 	"github.com/allodhq/allod/key"
 	"github.com/allodhq/allod/refusal"
@@ -88,6 +89,7 @@ func Open(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	program.Orphans(h.Scratch()) // the folder is this process's alone
 	a := &Agent{config: c, log: logger(c.Logger), home: h, shelf: newShelf(c.Settings, h.Scratch(), c.Clock), board: newBoard(c.Clock), lanes: map[string]*running{}}
 	if a.instance, err = instance.New(rand.Reader); err == nil {
 		a.keys, err = h.Keys(c.Clock())

@@ -31,9 +31,9 @@
 // environment, and killed too; one that also changes its environment is not
 // found, and elsewhere none is looked for. Making the agent the reaper of all
 // orphans would not help: it could not tell which run one belongs to. On Linux
-// the program dies with the agent; what the program started does not. On Windows
-// a process that is started before the program is put into its job object
-// escapes it. [Config.Confine] is where walls around files and sockets go up;
+// the program dies with the agent; what the program started does not, and is
+// killed by [Orphans] when the agent starts again. On Windows a process that is
+// started before the program is put into its job object escapes it. [Config.Confine] is where walls around files and sockets go up;
 // without it a program reaches what the agent's user does.
 //
 // The package refuses to run as root, to start a program that others could have

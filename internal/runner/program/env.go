@@ -48,10 +48,10 @@ func environment(lookup func(string) (string, bool), system string) (env, dirs [
 	return env, dirs, home
 }
 
-// pathOf is the PATH that a program gets: folders in which every user can put
+// pathOf is the PATH that a program gets: folders in which other users can put
 // programs are left out.
 func pathOf(dirs []string) string {
-	dirs = slices.DeleteFunc(slices.Clone(dirs), openToAll)
+	dirs = slices.DeleteFunc(slices.Clone(dirs), openToOthers)
 	return "PATH=" + strings.Join(dirs, string(filepath.ListSeparator))
 }
 

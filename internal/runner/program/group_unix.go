@@ -44,3 +44,6 @@ func (g *group) finish() int { return g.cmd.ProcessState.ExitCode() }
 // sweep looks for processes that left the group. This system does not show
 // their environment.
 func sweep(string) {}
+
+// Orphans looks for what killed agents left. Here none is found.
+func Orphans(string) {}

@@ -12,4 +12,4 @@ func (c command) judge() error {
 	return nil
 }
 
-func openToAll(string) bool { return false }
+func openToOthers(string) bool { return false }

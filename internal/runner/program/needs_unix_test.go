@@ -97,3 +97,66 @@ func TestReplaceable(t *testing.T) {
 		}
 	}
 }
+
+// TestForeign has a program, and a folder above one, that another ordinary user
+// owns, and so can write whatever the mode says.
+func TestForeign(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	for _, foreign := range []string{"a/b/claude", "a/b", "a"} {
+		top, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(top, "a/b")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "claude"), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := find("claude", []string{dir}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(filepath.Join(top, foreign), 4242, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := find("claude", []string{dir}); err != ErrReplaceable {
+			t.Errorf("%s: %v", foreign, err)
+		}
+		if path := pathOf([]string{dir}); foreign == "a/b" && path != "PATH=" {
+			t.Errorf("it is searched: %s", path)
+		}
+	}
+}
+
+// TestInstalledAtHome: a program in the home itself, or in a folder above it,
+// opens nothing but its own file.
+func TestInstalledAtHome(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, link := filepath.Join(top, "home"), filepath.Join(top, "link")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(home, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, as := range []string{home, link, home + "/"} {
+		p := &Program{home: as}
+		for file, want := range map[string]string{
+			home + "/claude":                          home + "/claude",
+			top + "/claude":                           top + "/claude",
+			home + "/bin/claude":                      home + "/bin",
+			home + "/node_modules/x/cli.js":           home + "/node_modules",
+			filepath.Dir(top) + "/elsewhere/bin/tool": filepath.Dir(top) + "/elsewhere/bin",
+		} {
+			if got := p.installed(file); got != want {
+				t.Errorf("with the home %s, %s opens %s", as, file, got)
+			}
+		}
+	}
+}

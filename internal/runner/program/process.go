@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// runPrefix begins the name of a run's folder.
+	runPrefix = "allod-run-"
 	// killAfter is how long a program has to end by itself when it is asked to, and
 	// how long the pipes have to empty when it is gone.
 	killAfter = 2 * time.Second
@@ -53,7 +55,7 @@ func (p *Program) start(ctx context.Context, j job) (ended, error) {
 	case ctx.Err() != nil || j.time <= 0:
 		return ended{}, ErrTime
 	}
-	scratch, err := os.MkdirTemp(p.scratch, "allod-run-")
+	scratch, err := os.MkdirTemp(p.scratch, runPrefix)
 	if err != nil {
 		return ended{}, ErrScratch.Because(err)
 	}
@@ -222,7 +224,7 @@ func (p *Program) needs(scratch string) Needs {
 		if err != nil {
 			continue
 		}
-		n.Run = append(n.Run, installed(real))
+		n.Run = append(n.Run, p.installed(real))
 		if ext := filepath.Ext(real); i == 0 && (ext == ".js" || ext == ".cjs" || ext == ".mjs") {
 			if node, err := find("node", p.dirs); err == nil {
 				files = append(files, node.path)
@@ -233,13 +235,31 @@ func (p *Program) needs(scratch string) Needs {
 }
 
 // installed is the folder with all of a program: the one that it is in, or the
-// one that its package manager keeps it and what it depends on in.
-func installed(file string) string {
+// one that its package manager keeps it and what it depends on in. Of a program
+// that lies in the home itself it is the file alone: the rest is the owner's.
+func (p *Program) installed(file string) string {
 	modules := string(filepath.Separator) + "node_modules"
 	if before, _, ok := strings.Cut(file, modules+string(filepath.Separator)); ok {
 		return before + modules
 	}
-	return filepath.Dir(file)
+	dir := filepath.Dir(file)
+	if p.home == "" {
+		return dir
+	}
+	for _, home := range []string{p.home, resolved(p.home)} {
+		if rel, err := filepath.Rel(dir, home); err == nil && filepath.IsLocal(rel) {
+			return file
+		}
+	}
+	return dir
+}
+
+// resolved is where a path leads, or the path where that is not known.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
 }
 
 // removeAll removes a run's folder, also one whose parts the program closed.

@@ -21,8 +21,8 @@ var (
 		"The backend's program is in no folder of the PATH that the agent was started with.",
 		"Install it, or start the agent with a PATH that has its folder. Folders that are not absolute do not count.")
 	ErrReplaceable = refusal.NewKind("program-replaceable", 403,
-		"Every user of this machine could replace the backend's program, or the folder that it is in.",
-		"Take the right to write away from others, or install the program elsewhere.")
+		"Another user of this machine could replace the backend's program, or a folder that it is in.",
+		"Take the right to write away from others, or install the program as the agent's user or as root.")
 	ErrShim = refusal.NewKind("program-shim", 501,
 		"The backend's program is a batch file, and what it starts cannot be told from it.",
 		"Install the program with npm or with its maker's installer.")
