@@ -38,7 +38,7 @@ func TestWholeWay(t *testing.T) {
 		// alone was not asked, and a program's start takes its time.
 		together := "together:"
 		for _, text := range oddTexts {
-			if strings.IndexAny(text, "-/@#!$`|&;'\"%{<\x00\x1b\xff") == 0 {
+			if text != "" && strings.IndexByte("-/@#!$`|&;'\"%{<\x00\x1b\xff", text[0]) >= 0 {
 				add(text, replaced(text))
 			} else {
 				together += "\n" + text
