@@ -448,13 +448,12 @@ func programSuite(t *testing.T, id wirebackend.ID) {
 		answered(t, ask(f.open(func(c *program.Config) { c.Confine = walls }), generate("p")), "ready")
 		self, _ := os.Executable()
 		self, _ = filepath.EvalSymlinks(self)
-		// The file alone: its folder is above the home.
 		want := map[wirebackend.ID]program.Needs{
 			"claude-cli": {
-				Read: []string{filepath.Join(f.home, ".claude"), filepath.Join(f.home, ".claude.json")}, Run: []string{self},
+				Read: []string{filepath.Join(f.home, ".claude"), filepath.Join(f.home, ".claude.json")}, Run: []string{filepath.Dir(self)},
 				Write: []string{needs.Write[0], filepath.Join(f.home, ".claude/.credentials.json")},
 			},
-			wirebackend.CodexCLI: {Run: []string{self}, Write: []string{needs.Write[0], filepath.Join(f.home, ".codex")}},
+			wirebackend.CodexCLI: {Run: []string{filepath.Dir(self)}, Write: []string{needs.Write[0], filepath.Join(f.home, ".codex")}},
 		}[id]
 		if fmt.Sprint(needs) != fmt.Sprint(want) {
 			t.Errorf("%+v", needs)
