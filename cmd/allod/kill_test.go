@@ -55,6 +55,20 @@ func killed(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
+// post asks a site that may be dead before it answers.
+func (s *served) post(path, body string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), "POST", s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.appKey)
+	r.Header.Set("Content-Type", "application/json")
+	if answer, err := http.DefaultClient.Do(r); err == nil {
+		answer.Body.Close()
+	}
+}
+
 func killWhileWorking(t *testing.T, p killpoint.Point) {
 	m := newModel(t)
 	var siteURL string
@@ -166,7 +180,7 @@ func killWhilePairing(t *testing.T, p killpoint.Point) {
 	}
 	// The approval was read once and the answer lost: the same code gets it again.
 	cmd, code := a.startPairing(road.URL)
-	s.approve(code)
+	s.post("/v1/pairings/"+code["userCode"].(string)+"/approve", `{"owner":"alice"}`)
 	killed(t, s.cmd)
 	s = serve(t, data, flags...)
 	siteURL = s.url
@@ -186,15 +200,7 @@ func killWhileTelling(t *testing.T, p killpoint.Point) {
 	t.Setenv("ALLOD_KILLPOINT", "")
 	var job anyJSON
 	s.call("POST", "/v1/jobs", `{"id":"j","kind":"llm.generate","owner":"alice","payload":{"prompt":"once"}}`, &job)
-	// The site may be dead before it answers this.
-	if c, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/v1/jobs/j/cancel", nil); err != nil {
-		t.Fatal(err)
-	} else {
-		c.Header.Set("Authorization", "Bearer "+s.appKey)
-		if answer, err := http.DefaultClient.Do(c); err == nil {
-			answer.Body.Close()
-		}
-	}
+	s.post("/v1/jobs/j/cancel", "")
 	first := r.next()
 	killed(t, s.cmd)
 	// Half a minute passes, after which the event is no longer taken for being under way.
