@@ -24,7 +24,6 @@ import (
 // driver carries out what a lane decides for one paired server.
 type driver struct {
 	server      string
-	owner       ai.Owner
 	home        string
 	device      *client.Device
 	keys        key.DeviceKeys
@@ -333,7 +332,7 @@ func newDriver(a *Agent, p home.Pairing, server client.Server, box *outbox.Box) 
 	}
 	seed := uint64(a.config.Clock().UnixNano())
 	d = &driver{
-		server: p.Server, owner: p.Owner, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, purse: a.purse, ingress: a.ingress, board: a.board, box: box,
+		server: p.Server, home: a.home.Dir(), device: c.As(p.RunnerID, a.keys.Signer()), keys: a.keys, shelf: a.shelf, purse: a.purse, ingress: a.ingress, board: a.board, box: box,
 		clock: a.config.Clock, keepPrompts: a.config.Settings.KeepPrompts, log: a.log.With("server", p.Server),
 		events: make(chan lane.Event), offers: make(chan struct{}, 1), ended: make(chan struct{}), pairing: p, downs: map[ai.JobID]bool{},
 		working: map[ai.LeaseID]context.CancelCauseFunc{},

@@ -27,8 +27,6 @@ import (
 const (
 	heldUnits    = 2 // UTF-16 code units a token, when room is held
 	reckonedUnit = 4 // and when a run was not counted, as the contract has it
-	// ownTokens is what the owner's own answers are reckoned at.
-	ownTokens = othersTokens
 )
 
 // keeping bounds the writing of an entry whose job is over already.
@@ -101,17 +99,14 @@ func (p *purse) limits(t sharing.Terms) ledger.Limits {
 // hold is the most that a job is reckoned to cost.
 func (p *purse) hold(size ai.SizeClass, own bool, t sharing.Terms) ledger.Money {
 	units, bounded := size.Ceiling()
-	tokens := othersTokens
 	switch {
+	case bounded:
 	case own:
-		tokens = ownTokens
-	case !bounded:
+		units = ai.MaxMediumUnits // and more where it is settled
+	default:
 		units = p.community.MaxPayload
 	}
-	if own && !bounded {
-		units = ai.MaxMediumUnits // and more where it is settled
-	}
-	return ledger.Price(int64(units/heldUnits+tokens), t.PerMillion())
+	return ledger.Price(int64(units/heldUnits+othersTokens), t.PerMillion())
 }
 
 // room is nil while a small question of somebody else would be taken on, else what

@@ -451,7 +451,8 @@ func (sh *shelf) run(ctx context.Context, o lane.Offer, own bool, p ai.Payload, 
 }
 
 // othersTokens is how many tokens an answer to others has at most where each costs
-// money. The reservation of what a job may cost counts on it.
+// money. The reservation of what a job may cost counts on it, and reckons the
+// owner's own answers at as much.
 const othersTokens = 4096
 
 // request is a job with the bounds that it runs under.

@@ -117,7 +117,7 @@ var errGone = errors.New("the job is no longer ours")
 // answer fetches, opens, judges, logs and runs a job, in this order. It returns
 // errGone, verdicts on the job (see judged), and this machine's own trouble.
 func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (backend.Result, error) {
-	charge, err := d.purse.reserve(ctx, d.server, line.IsOwn(), w, d.shelf.terms(w.Offer.Capability.Service))
+	charge, err := d.purse.reserve(ctx, d.server, line.Own, w, d.shelf.terms(w.Offer.Capability.Service))
 	if err != nil {
 		return backend.Result{}, err
 	}
@@ -133,16 +133,17 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if err != nil {
 		return backend.Result{}, err
 	}
-	if units := payload.TextUnits(); !line.IsOwn() && units > d.shelf.settings.Community.MaxPayload {
+	units := payload.TextUnits()
+	if !line.Own && units > d.shelf.settings.Community.MaxPayload {
 		return backend.Result{}, lane.ErrPayload
 	}
-	if most, bounded := w.Stub.SizeClass.Ceiling(); charge != nil && !line.IsOwn() && bounded && payload.TextUnits() > most {
+	if most, bounded := w.Stub.SizeClass.Ceiling(); charge != nil && !line.Own && bounded && units > most {
 		return backend.Result{}, lane.ErrPayload.With("It is longer than its site said, and room was taken for that.")
 	}
-	result, err := d.shelf.run(ctx, w.Offer, line.IsOwn(), payload, func() error {
+	result, err := d.shelf.run(ctx, w.Offer, line.Own, payload, func() error {
 		prompt := line
 		prompt.Type, prompt.At = ingress.TypePrompt, d.clock()
-		prompt.SetPrompt(promptText(payload), payload.TextUnits(), d.keepPrompts || !line.IsOwn())
+		prompt.SetPrompt(promptText(payload), units, d.keepPrompts || !line.IsOwn())
 		if err := d.ingress.Write(prompt); err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func (d *driver) answer(ctx context.Context, w lane.Work, line ingress.Line) (ba
 	if err != nil {
 		return backend.Result{}, err
 	}
-	charge.settle(ctx, result, payload.TextUnits())
+	charge.settle(ctx, result, units)
 	killpoint.At(killpoint.AgentAnswered)
 	line.Type, line.At, line.DurationMs = ingress.TypeOutcome, d.clock(), result.Took.Milliseconds()
 	line.Outcome = string(result.Outcome.Disposition())

@@ -29,12 +29,8 @@ const (
 	Name = "ledger"
 )
 
-// Bounds and defaults.
+// Bounds.
 const (
-	// DefaultJobsPerHour and DefaultJobsPerDay are how many of other people's jobs
-	// are taken where the owner says nothing.
-	DefaultJobsPerHour = 20
-	DefaultJobsPerDay  = 100
 	// MaxTokens bounds what a backend's count is believed.
 	MaxTokens = 1 << 40
 	// maxText bounds each text of a claim, in bytes.
