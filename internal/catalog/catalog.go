@@ -47,6 +47,8 @@ import (
 	"github.com/allodhq/allod/wire/ai/signing"
 	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
+	"github.com/allodhq/allod/wire/zone/canon"
+	"github.com/allodhq/allod/wire/zone/handshake"
 )
 
 // All returns every register, in the order of the documents.
@@ -96,5 +98,7 @@ func All() []refusal.Registry {
 		weburl.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		canon.Kinds,
+		handshake.Kinds,
 	}
 }
