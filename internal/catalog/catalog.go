@@ -48,7 +48,9 @@ import (
 	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
 	"github.com/allodhq/allod/wire/zone/canon"
+	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/spark"
 )
 
 // All returns every register, in the order of the documents.
@@ -100,5 +102,7 @@ func All() []refusal.Registry {
 		database.Kinds,
 		canon.Kinds,
 		handshake.Kinds,
+		enroll.Kinds,
+		spark.Kinds,
 	}
 }
