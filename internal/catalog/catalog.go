@@ -7,6 +7,7 @@ import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
+	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -99,6 +100,7 @@ func All() []refusal.Registry {
 		exact.Kinds,
 		database.Kinds,
 		canon.Kinds,
+		cloudstore.Kinds,
 		handshake.Kinds,
 	}
 }
