@@ -7,7 +7,9 @@ import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
+	"github.com/allodhq/allod/internal/cloud/act"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -101,6 +103,8 @@ func All() []refusal.Registry {
 		database.Kinds,
 		canon.Kinds,
 		cloudstore.Kinds,
+		who.Kinds,
+		act.Kinds,
 		handshake.Kinds,
 	}
 }
