@@ -31,8 +31,9 @@ var Kinds = refusal.Registry{Title: "Zone: the controller's store", Kinds: []*re
 // internal/database, whatever the engine: ErrCancelled where ctx ended, ErrClosed,
 // ErrBusy, ErrFull, ErrIO.
 type Store interface {
-	// Read runs fn on one snapshot and returns its error. Methods of tx that write
-	// return ErrReadOnly. fn must be short, and may not use the store.
+	// Read runs fn on one snapshot and returns its error; a panic passes through.
+	// Methods of tx that write return ErrReadOnly. fn must be short, and may not use
+	// the store.
 	Read(ctx context.Context, fn func(tx Tx) error) error
 	// Write runs fn alone and commits what it wrote where it returns nil, and nothing
 	// where it returns an error, which Write returns, or panics, which is database's
