@@ -50,6 +50,7 @@ import (
 	"github.com/allodhq/allod/wire/ai/signing"
 	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
+	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/handshake"
 )
@@ -101,6 +102,7 @@ func All() []refusal.Registry {
 		weburl.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		zone.Kinds,
 		canon.Kinds,
 		cloudstore.Kinds,
 		who.Kinds,
