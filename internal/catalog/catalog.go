@@ -7,6 +7,7 @@ import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
+	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -47,6 +48,8 @@ import (
 	"github.com/allodhq/allod/wire/ai/signing"
 	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
+	"github.com/allodhq/allod/wire/zone/canon"
+	"github.com/allodhq/allod/wire/zone/handshake"
 )
 
 // All returns every register, in the order of the documents.
@@ -96,5 +99,8 @@ func All() []refusal.Registry {
 		weburl.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		canon.Kinds,
+		cloudstore.Kinds,
+		handshake.Kinds,
 	}
 }
