@@ -47,8 +47,8 @@ func (n *Nodes) Invite(ctx context.Context, by who.Principal, r nodes.Invite) (n
 
 // Enroll admits both programs of a machine or neither, and answers an exact
 // repetition with the first acknowledgement (enrollNode, F08). It returns
-// enroll.ErrProof and ErrProofMode, ErrOrigin, ErrInvitation, ErrCredential,
-// ErrExpired, ErrEnrollment and ErrRemoved.
+// enroll.ErrProof and ErrProofMode, enroll.ErrElsewhere, enroll.ErrInvitation, enroll.ErrCredential,
+// enroll.ErrExpired, enroll.ErrConflict and ErrRemoved.
 func (n *Nodes) Enroll(ctx context.Context, p enroll.Proposal, proof enroll.Proof) (enroll.Acknowledgement, error) {
 	digest, err := enroll.Digest(p)
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *Nodes) Enroll(ctx context.Context, p enroll.Proposal, proof enroll.Proo
 			return err
 		}
 		if p.Origin != n.origin {
-			return ErrOrigin
+			return enroll.ErrElsewhere
 		}
 		var node store.Node
 		var spark store.Credential
@@ -90,7 +90,7 @@ func (n *Nodes) Enroll(ctx context.Context, p enroll.Proposal, proof enroll.Proo
 			return err
 		}
 		if found { // after the right was shown, so that names of enrollments cannot be tried
-			return ErrEnrollment
+			return enroll.ErrConflict
 		}
 		if ack, err = enroll.Acknowledge(p, node.ID); err != nil {
 			return err
@@ -110,14 +110,14 @@ func (n *Nodes) invited(tx store.Tx, p enroll.Proposal, proof enroll.Proof, id z
 		return store.Node{}, err
 	}
 	if !found || i.Enrollment != "" || now >= i.ExpiresAt {
-		return store.Node{}, ErrInvitation
+		return store.Node{}, enroll.ErrInvitation
 	}
 	c, found, err := tx.Cluster(i.Cluster)
 	if err != nil {
 		return store.Node{}, err
 	}
 	if !found {
-		return store.Node{}, ErrInvitation
+		return store.Node{}, enroll.ErrInvitation
 	}
 	i.Enrollment = string(p.EnrollmentID)
 	if err := tx.PutInvitation(i); err != nil {
@@ -134,17 +134,17 @@ func adopted(tx store.Tx, p enroll.Proposal, proof enroll.Proof, now zone.Millis
 		return none, store.Credential{}, err
 	}
 	if enroll.Purpose(c.Purpose) != enroll.Spark || c.Node != p.NodeID {
-		return none, store.Credential{}, ErrCredential
+		return none, store.Credential{}, enroll.ErrCredential
 	}
 	if enroll.Generation(c.Generation) != p.Spark.ExpectedGeneration || enroll.Epoch(c.Epoch) != p.Spark.ExpectedSessionEpoch {
-		return none, store.Credential{}, ErrEnrollment
+		return none, store.Credential{}, enroll.ErrConflict
 	}
 	_, found, err := tx.Credential(c.Node, string(enroll.Pallet))
 	if err != nil {
 		return none, store.Credential{}, err
 	}
 	if found {
-		return none, store.Credential{}, ErrEnrollment
+		return none, store.Credential{}, enroll.ErrConflict
 	}
 	node, found, err := tx.Node(c.Node)
 	if err != nil {
@@ -177,7 +177,7 @@ func (n *Nodes) commit(tx store.Tx, c commitment) error {
 		n.issue(c.spark, c.proposal.Spark.CredentialHash, c.now),
 		n.issue(pallet, c.proposal.Pallet.CredentialHash, c.now),
 	} {
-		if err := taken(tx.PutCredential(next), ErrEnrollment); err != nil {
+		if err := taken(tx.PutCredential(next), enroll.ErrConflict); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (n *Nodes) commit(tx store.Tx, c commitment) error {
 	}
 	if err := taken(tx.PutEnrollment(store.Enrollment{
 		ID: string(c.proposal.EnrollmentID), Digest: c.digest, Node: c.node.ID, Proposal: proposal, Answer: answer, CommittedAt: c.now,
-	}), ErrEnrollment); err != nil {
+	}), enroll.ErrConflict); err != nil {
 		return err
 	}
 	return act.Record(tx, act.Act{

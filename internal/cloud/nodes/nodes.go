@@ -12,35 +12,14 @@ import (
 	"github.com/allodhq/allod/wire/zone/enroll"
 )
 
-// What this package refuses.
-var (
-	ErrCredential = refusal.NewKind("node-credential", 401,
-		"The credential is not one that counts now, or not for this.",
-		"If the node was removed, or put back from a copy, join it again with a new line from allod node invite.")
-	ErrExpired = refusal.NewKind("node-credential-expired", 401,
-		"The node's credential has expired, because the node was away for too long to renew it.",
-		"Remove the node and join it again with a new line from allod node invite.")
-	ErrInvitation = refusal.NewKind("invitation-invalid", 403,
-		"The join line was used already, has expired, or was never given out here.",
-		"Ask for a new line with allod node invite. A line works once, for an hour.")
-	ErrOrigin = refusal.NewKind("enrollment-origin", 409,
-		"The enrollment names another controller than this one.",
-		"Use a join line of this controller, or join at the address that the line names.")
-	ErrEnrollment = refusal.NewKind("enrollment-conflict", 409,
-		"The enrollment does not fit what the controller has: another one has its name, a counter has moved on, or Pallet has an authority already.",
-		"Read the enrollment state again and make a new enrollment. To give a node a new Pallet, first run allod node rm with --pallet-only.")
-	ErrRotation = refusal.NewKind("rotation-conflict", 409,
-		"The rotation does not name the generation that counts now, or its next credential is taken.",
-		"Ask for the credential's state again and make a new rotation.")
-	ErrRemoved = refusal.NewKind("node-removed", 409,
-		"The node was removed.",
-		"Join the machine again with a new line from allod node invite.")
-)
+// ErrRemoved refuses to change a node that is none any more.
+var ErrRemoved = refusal.NewKind("node-removed", 409,
+	"The node was removed.",
+	"Join the machine again with a new line from allod node invite.")
 
-// Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Zone: nodes", Kinds: []*refusal.Kind{
-	ErrCredential, ErrExpired, ErrInvitation, ErrOrigin, ErrEnrollment, ErrRotation, ErrRemoved,
-}}
+// Kinds are this package's refusals. What nodes are refused with is in package
+// wire/zone/enroll, since they act on it.
+var Kinds = refusal.Registry{Title: "Zone: nodes", Kinds: []*refusal.Kind{ErrRemoved}}
 
 // Times are how long things last. The zero value of each is its default.
 type Times struct {
@@ -109,9 +88,9 @@ func live(tx store.Tx, hash enroll.CredentialHash, now zone.Millis) (store.Crede
 	case err != nil:
 		return store.Credential{}, err
 	case !found || enroll.State(c.State) != enroll.Active:
-		return store.Credential{}, ErrCredential
+		return store.Credential{}, enroll.ErrCredential
 	case now >= c.ExpiresAt:
-		return store.Credential{}, ErrExpired
+		return store.Credential{}, enroll.ErrExpired
 	}
 	return c, nil
 }
@@ -146,7 +125,7 @@ func (n *Nodes) issue(before store.Credential, hash enroll.CredentialHash, now z
 }
 
 // Credential answers one program of a node about its own credential
-// (getNodeCredential). It returns ErrCredential and ErrExpired.
+// (getNodeCredential). It returns enroll.ErrCredential and enroll.ErrExpired.
 func (n *Nodes) Credential(ctx context.Context, b enroll.Bearer) (id zone.NodeID, m enroll.Metadata, err error) {
 	now := n.now()
 	err = n.store.Read(ctx, func(tx store.Tx) error {
@@ -161,7 +140,7 @@ func (n *Nodes) Credential(ctx context.Context, b enroll.Bearer) (id zone.NodeID
 }
 
 // State answers Spark about what its node could adopt (getNodeEnrollmentState). It
-// returns ErrCredential and ErrExpired.
+// returns enroll.ErrCredential and enroll.ErrExpired.
 func (n *Nodes) State(ctx context.Context, b enroll.Bearer) (id zone.NodeID, spark enroll.Metadata, palletAbsent bool, err error) {
 	now := n.now()
 	err = n.store.Read(ctx, func(tx store.Tx) error {
@@ -170,7 +149,7 @@ func (n *Nodes) State(ctx context.Context, b enroll.Bearer) (id zone.NodeID, spa
 			return err
 		}
 		if enroll.Purpose(c.Purpose) != enroll.Spark {
-			return ErrCredential
+			return enroll.ErrCredential
 		}
 		_, found, err := tx.Credential(c.Node, string(enroll.Pallet))
 		id, spark, palletAbsent = c.Node, n.metadata(c, now), !found

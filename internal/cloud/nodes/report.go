@@ -11,7 +11,7 @@ import (
 // Report takes what Spark says of its host, and gives the receipt for it (F11).
 // Whether Spark's credential counts, and which generation and epoch it has, is
 // found in the transaction that records the report. rotate asks Spark for a new
-// credential. It returns ErrCredential and ErrExpired.
+// credential. It returns enroll.ErrCredential and enroll.ErrExpired.
 func (n *Nodes) Report(ctx context.Context, b enroll.Bearer, r spark.Report) (receipt spark.Receipt, rotate bool, err error) {
 	digest, err := spark.Digest(r)
 	if err != nil {
@@ -28,7 +28,7 @@ func (n *Nodes) Report(ctx context.Context, b enroll.Bearer, r spark.Report) (re
 			return err
 		}
 		if enroll.Purpose(c.Purpose) != enroll.Spark {
-			return ErrCredential
+			return enroll.ErrCredential
 		}
 		receipt = spark.Receipt{
 			NodeID: c.Node, CredentialGeneration: enroll.Generation(c.Generation), SessionEpoch: enroll.Epoch(c.Epoch),

@@ -13,8 +13,8 @@ import (
 
 // Rotate gives one program of a node its next credential, and answers an exact
 // repetition by the new bearer with the first receipt (rotateNodeCredential). The
-// bearer before counts no more. It returns enroll.ErrRotationProof, ErrCredential,
-// ErrExpired and ErrRotation.
+// bearer before counts no more. It returns enroll.ErrRotationProof, enroll.ErrCredential,
+// enroll.ErrExpired and enroll.ErrRotationConflict.
 func (n *Nodes) Rotate(ctx context.Context, b enroll.Bearer, r enroll.Rotation) (enroll.RotationReceipt, error) {
 	digest, err := enroll.RotationDigest(r)
 	if err != nil {
@@ -28,7 +28,7 @@ func (n *Nodes) Rotate(ctx context.Context, b enroll.Bearer, r enroll.Rotation) 
 			return err
 		}
 		if enroll.Purpose(c.Purpose) != r.Purpose {
-			return ErrCredential
+			return enroll.ErrCredential
 		}
 		repeated := c.Request == digest
 		if err := enroll.VerifyRotationProof(r, b.Hash(), repeated, b); err != nil {
@@ -39,7 +39,7 @@ func (n *Nodes) Rotate(ctx context.Context, b enroll.Bearer, r enroll.Rotation) 
 			return err
 		}
 		if enroll.Generation(c.Generation) != r.ExpectedGeneration {
-			return ErrRotation
+			return enroll.ErrRotationConflict
 		}
 		next := n.issue(c, r.NextCredentialHash, now)
 		receipt = enroll.RotationReceipt{
@@ -50,7 +50,7 @@ func (n *Nodes) Rotate(ctx context.Context, b enroll.Bearer, r enroll.Rotation) 
 		if next.Receipt, err = enroll.RotationReceiptCodec.Append(nil, receipt); err != nil {
 			return err
 		}
-		if err := taken(tx.PutCredential(next), ErrRotation); err != nil {
+		if err := taken(tx.PutCredential(next), enroll.ErrRotationConflict); err != nil {
 			return err
 		}
 		node, _, err := tx.Node(c.Node)
