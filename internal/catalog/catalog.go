@@ -22,6 +22,9 @@ import (
 	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/internal/node/bundle"
+	nodecontrol "github.com/allodhq/allod/internal/node/control"
+	"github.com/allodhq/allod/internal/node/host"
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/allowlist"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
@@ -57,6 +60,7 @@ import (
 	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/spark"
+	"github.com/allodhq/allod/wire/zone/frame"
 )
 
 // All returns every register, in the order of the documents.
@@ -91,6 +95,9 @@ func All() []refusal.Registry {
 		confine.Kinds,
 		service.Kinds,
 		doctor.Kinds,
+		nodecontrol.Kinds,
+		host.Kinds,
+		bundle.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
@@ -104,6 +111,7 @@ func All() []refusal.Registry {
 		succession.Kinds,
 		backend.Kinds,
 		weburl.Kinds,
+		frame.Kinds,
 		exact.Kinds,
 		database.Kinds,
 		zone.Kinds,

@@ -34,7 +34,7 @@ const (
 	// linger is how long, and maxDrain how many bytes, a server reads on after an
 	// answer that came before the request's end, so that a client that still
 	// writes can see the answer. Both are within the deadline.
-	linger   = time.Second
+	linger   = 250 * time.Millisecond
 	maxDrain = 2 * frame.MaxRequest
 	// pause is how long a server waits after it could not take a connection, as
 	// when the process has no descriptors left.
