@@ -58,9 +58,9 @@ import (
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/enroll"
+	"github.com/allodhq/allod/wire/zone/frame"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/spark"
-	"github.com/allodhq/allod/wire/zone/frame"
 )
 
 // All returns every register, in the order of the documents.

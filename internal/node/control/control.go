@@ -253,7 +253,7 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) (response []byte
 	if err != nil {
 		return nil, err, true
 	}
-	response, err = s.handler(ctx, a.method, a.request)
+	response, err = s.handler(ctx, a.method, a.request.Append(nil))
 	return response, err, true
 }
 
@@ -272,7 +272,7 @@ func Ask(ctx context.Context, path string, o Options, method string, request []b
 	case !usable(path):
 		return nil, ErrPath
 	}
-	out, err := appendAsk(ask{method, request})
+	out, err := appendAsk(method, request)
 	if err != nil {
 		return nil, err
 	}
