@@ -3,13 +3,15 @@ package bundle
 import (
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"io"
 	"os"
 	"regexp"
 	"runtime/debug"
+	"strings"
 
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/zone/canon"
+	"github.com/allodhq/allod/wire/zone/spark"
 )
 
 // What this package refuses. [ErrVersion] and [ErrCommit] come in
@@ -40,8 +42,8 @@ var Kinds = refusal.Registry{Title: "A node's own program", Kinds: []*refusal.Ki
 const (
 	// MaxSize is the largest program that is read, in bytes.
 	MaxSize = 1 << 30
-	// MaxVersion is the longest version, in bytes.
-	MaxVersion = 128
+	// MaxVersion is the longest version, in bytes: what a report can carry.
+	MaxVersion = spark.MaxLabel
 )
 
 // Stamp is what the linker wrote into variables of package main as a release was
@@ -56,15 +58,15 @@ type Facts struct {
 	Version string
 	// Stamped says that Version is the stamp's.
 	Stamped bool
-	// Commit is 40 or 64 lower-case hexadecimal digits; or "", with [ErrCommit]
-	// among the problems.
+	// Commit is as [spark.ValidCommit] has it: the build information's, else the
+	// stamp's; else "", with [ErrCommit] among the problems.
 	Commit string
 	// Modified says that the sources had changes beyond the commit.
 	Modified bool
 	// Go is the version of the compiler, as in go1.26.8.
 	Go string
-	// Digest is the SHA-256 of the file, as 64 lower-case hexadecimal digits.
-	Digest string
+	// Digest is the SHA-256 of the file.
+	Digest canon.Sum
 	// Size is the file's, in bytes.
 	Size int64
 	// Problems say what the binary does not.
@@ -115,14 +117,11 @@ func read(path string, s Stamp) (Facts, *buildinfo.BuildInfo, error) {
 		return Facts{}, nil, ErrRead.Because(err)
 	}
 	facts := judge(info, s)
-	facts.Digest, facts.Size = hex.EncodeToString(digest.Sum(nil)), size
+	facts.Digest, facts.Size = canon.Sum(digest.Sum(nil)), size
 	return facts, info, nil
 }
 
-var (
-	versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]*$`)
-	commitForm  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-)
+var versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]*$`)
 
 // judge takes from the build information and the stamp what has the right form. The
 // Go command writes (devel) for a version that it does not know.
@@ -141,10 +140,11 @@ func judge(info *buildinfo.BuildInfo, s Stamp) Facts {
 	default:
 		f.Problems = append(f.Problems, refusal.From(ErrVersion))
 	}
+	known := func(c string) bool { return spark.ValidCommit(c) && strings.Trim(c, "0") != "" } // which reports have for none
 	switch revision := settings["vcs.revision"]; {
-	case commitForm.MatchString(revision):
+	case known(revision):
 		f.Commit = revision
-	case commitForm.MatchString(s.Commit):
+	case known(s.Commit):
 		f.Commit = s.Commit
 	default:
 		f.Problems = append(f.Problems, refusal.From(ErrCommit))

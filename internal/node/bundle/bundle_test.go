@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/zone/canon"
 )
 
 func TestMain(m *testing.M) {
@@ -57,10 +58,10 @@ func TestF11Own(t *testing.T) {
 	}
 	sum := sha256.Sum256(content)
 	f, err := Own(Stamp{Version: "1.2.3", Commit: strings.Repeat("0a", 20)})
-	if err != nil || f.Digest != hex.EncodeToString(sum[:]) || f.Size != int64(len(content)) || f.Go != runtime.Version() {
+	if err != nil || f.Digest != sum || f.Size != int64(len(content)) || f.Go != runtime.Version() {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if out, err := exec.Command("sha256sum", self).Output(); err == nil && !strings.HasPrefix(string(out), f.Digest+" ") {
+	if out, err := exec.Command("sha256sum", self).Output(); err == nil && !strings.HasPrefix(string(out), f.Digest.String()+" ") {
 		t.Errorf("%s, and sha256sum says %s", f.Digest, out)
 	}
 	if f.Version == "" || f.Commit == "" || len(f.Problems) > 0 {
@@ -142,10 +143,10 @@ func TestF11Built(t *testing.T) {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(filepath.Join(dir, "program"))
-		if sum := sha256.Sum256(content); err != nil || f.Digest != hex.EncodeToString(sum[:]) || f.Size != int64(len(content)) {
+		if sum := sha256.Sum256(content); err != nil || f.Digest != sum || f.Size != int64(len(content)) {
 			t.Errorf("%+v, %v", f, err)
 		}
-		f.Digest, f.Size = "", 0
+		f.Digest, f.Size = canon.Sum{}, 0
 		return f
 	}
 	stamp := Stamp{Version: "v9.9.9", Commit: strings.Repeat("f", 40)}
@@ -226,6 +227,7 @@ func TestJudge(t *testing.T) {
 		"a short commit":       {info("v1.0.0", "vcs.revision", commit[:12]), Stamp{}, "v1.0.0", "", "[bundle-commit]"},
 		"a commit in capitals": {info("v1.0.0", "vcs.revision", strings.ToUpper(long)), Stamp{}, "v1.0.0", "", "[bundle-commit]"},
 		"words for a commit":   {info("v1.0.0", "vcs.revision", commit+"\n"), Stamp{"", "main"}, "v1.0.0", "", "[bundle-commit]"},
+		"no commit":            {info("v1.0.0", "vcs.revision", strings.Repeat("0", 40)), Stamp{}, "v1.0.0", "", "[bundle-commit]"},
 		"another's revision":   {info("v1.0.0", "vcs", commit), Stamp{}, "v1.0.0", "", "[bundle-commit]"},
 		"a long version":       {info(strings.Repeat("v", MaxVersion+1), "vcs.revision", commit), Stamp{}, "", commit, "[bundle-version]"},
 		"the longest version":  {info(strings.Repeat("v", MaxVersion), "vcs.revision", commit), Stamp{}, strings.Repeat("v", MaxVersion), commit, "[]"},

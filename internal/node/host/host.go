@@ -30,10 +30,9 @@ var Kinds = refusal.Registry{Title: "Facts about a node's machine", Kinds: []*re
 	ErrSystem, ErrMissing, ErrOdd, ErrEarly, ErrConfined,
 }}
 
-// The bounds of the facts. What is beyond them cannot be true.
+// The bounds of the facts. What is beyond them cannot be true. Texts are as
+// [spark.ValidLabel] has them, so that a report can carry them.
 const (
-	// MaxText is the longest text, in bytes.
-	MaxText = 256
 	// MaxCPUs is the most processors that a Linux kernel can be built for.
 	MaxCPUs = 8192
 	// MaxBytes is the largest size: 2^53-1, which every reader of JSON holds exactly.
@@ -88,7 +87,8 @@ type Problem struct {
 type Facts struct {
 	// At is when the look was taken, as the caller said.
 	At time.Time
-	// Hostname is the machine's name as the kernel has it.
+	// Hostname is the machine's name as the kernel has it, if [enroll.ValidHostname]
+	// takes it.
 	Hostname string
 	// Kernel is the kernel's release, as uname -r prints it.
 	Kernel string

@@ -16,13 +16,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/zone/enroll"
+	"github.com/allodhq/allod/wire/zone/spark"
 )
 
 // maxFile bounds each file that is read here, in bytes. Package procfs reads two
@@ -56,7 +56,7 @@ func (s *Sampler) Sample(now time.Time) Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := Facts{At: now, Architecture: runtime.GOARCH}
-	f.Hostname = take(&f, Hostname, func() (string, error) { return s.text("proc/sys/kernel/hostname") })
+	f.Hostname = take(&f, Hostname, s.hostname)
 	f.Kernel = take(&f, Kernel, func() (string, error) { return s.text("proc/sys/kernel/osrelease") })
 	var system release
 	f.OSName = take(&f, OSName, func() (_ string, err error) { system, err = s.system(); return system.name, err })
@@ -130,16 +130,18 @@ func (s *Sampler) text(name string) (string, error) {
 		return "", err
 	}
 	line := strings.TrimSuffix(content, "\n")
-	if !plain(line) {
+	if !spark.ValidLabel(line) {
 		return "", ErrOdd
 	}
 	return line, nil
 }
 
-// plain says whether a text can be shown: it has no control characters, which a
-// terminal would obey.
-func plain(s string) bool {
-	return s != "" && len(s) <= MaxText && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+func (s *Sampler) hostname() (string, error) {
+	name, err := s.text("proc/sys/kernel/hostname")
+	if err == nil && !enroll.ValidHostname(name) {
+		return "", ErrOdd
+	}
+	return name, err
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -185,10 +187,10 @@ func (s *Sampler) system() (release, error) {
 	if name := values["NAME"]; name != "" {
 		r.name = name
 	}
-	if r.version != "" && !plain(r.version) {
+	if r.version != "" && !spark.ValidLabel(r.version) {
 		r.versionOdd = ErrOdd
 	}
-	if !plain(r.name) {
+	if !spark.ValidLabel(r.name) {
 		return r, ErrOdd
 	}
 	return r, nil

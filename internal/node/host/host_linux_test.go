@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/zone/spark"
 )
 
 // tree is what the files of a machine hold, by their paths.
@@ -235,6 +236,9 @@ func TestF11OddFacts(t *testing.T) {
 		"a long hostname":        {machine().with(tree{"proc/sys/kernel/hostname": long}), map[Fact]string{Hostname: odd}},
 		"a huge hostname":        {machine().with(tree{"proc/sys/kernel/hostname": strings.Repeat("a", 1<<20)}), map[Fact]string{Hostname: odd}},
 		"a hostname of commands": {machine().with(tree{"proc/sys/kernel/hostname": "a\x1b[2J\n"}), map[Fact]string{Hostname: odd}},
+		"a hostname of words":    {machine().with(tree{"proc/sys/kernel/hostname": "my machine\n"}), map[Fact]string{Hostname: odd}},
+		"no name":                {machine().with(tree{"proc/sys/kernel/hostname": "(none)\n"}), map[Fact]string{Hostname: odd}},
+		"a kernel of commands":   {machine().with(tree{"proc/sys/kernel/osrelease": "6\x1b[2J\n"}), map[Fact]string{Kernel: odd}},
 		"a hostname of bytes":    {machine().with(tree{"proc/sys/kernel/hostname": "a\xff\n"}), map[Fact]string{Hostname: odd}},
 		"a kernel of two lines":  {machine().with(tree{"proc/sys/kernel/osrelease": "6.1\n6.2\n"}), map[Fact]string{Kernel: odd}},
 		"no boot id":             {machine().with(tree{"proc/sys/kernel/random/boot_id": "0b9c7a52\n"}), map[Fact]string{BootID: odd}},
@@ -520,7 +524,7 @@ func FuzzFiles(f *testing.F) {
 				t.Fatalf("%+v", facts)
 			}
 			for _, text := range []string{facts.OSName, facts.OSVersion} {
-				if text != "" && !plain(text) {
+				if text != "" && !spark.ValidLabel(text) {
 					t.Fatalf("%q", text)
 				}
 			}
