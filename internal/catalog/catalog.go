@@ -23,6 +23,9 @@ import (
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/node/authority"
+	"github.com/allodhq/allod/internal/node/bundle"
+	nodecontrol "github.com/allodhq/allod/internal/node/control"
+	"github.com/allodhq/allod/internal/node/host"
 	"github.com/allodhq/allod/internal/node/keep"
 	nodepallet "github.com/allodhq/allod/internal/node/pallet"
 	nodespark "github.com/allodhq/allod/internal/node/spark"
@@ -59,6 +62,7 @@ import (
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/enroll"
+	"github.com/allodhq/allod/wire/zone/frame"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/spark"
 )
@@ -95,6 +99,9 @@ func All() []refusal.Registry {
 		confine.Kinds,
 		service.Kinds,
 		doctor.Kinds,
+		nodecontrol.Kinds,
+		host.Kinds,
+		bundle.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
@@ -108,6 +115,7 @@ func All() []refusal.Registry {
 		succession.Kinds,
 		backend.Kinds,
 		weburl.Kinds,
+		frame.Kinds,
 		exact.Kinds,
 		database.Kinds,
 		zone.Kinds,
