@@ -53,7 +53,9 @@ import (
 	"github.com/allodhq/allod/wire/ai/weburl"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
+	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/spark"
 )
 
 // All returns every register, in the order of the documents.
@@ -110,5 +112,7 @@ func All() []refusal.Registry {
 		who.Kinds,
 		act.Kinds,
 		handshake.Kinds,
+		enroll.Kinds,
+		spark.Kinds,
 	}
 }

@@ -110,6 +110,7 @@ type Codec[T any] interface {
 	// as "<path> <words>" (decision O08); an empty list means that it is one. path is
 	// what the message is called, "value" where it is empty.
 	Reasons(src []byte, path string) []string
-	// Append writes a message behind dst. It refuses to write what Read would refuse.
+	// Append writes a message behind dst, in its one form. It refuses to write what Read
+	// would refuse, and then there are no bytes.
 	Append(dst []byte, v T) ([]byte, error)
 }
