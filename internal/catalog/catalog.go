@@ -8,6 +8,8 @@ import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
+	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
+	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
 	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/who"
@@ -111,6 +113,8 @@ func All() []refusal.Registry {
 		cloudstore.Kinds,
 		who.Kinds,
 		act.Kinds,
+		cloudcluster.Kinds,
+		cloudmachine.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,

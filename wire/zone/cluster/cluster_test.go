@@ -20,7 +20,7 @@ func TestF04MessagesAreExact(t *testing.T) {
 	exactly(t, "a cluster", cluster.Codec, one)
 	exactly(t, "createCluster", cluster.CreateCodec, `{"organizationId":"org","cluster":{"name":"a"},"mutationId":"m1"}`)
 	exactly(t, "updateCluster", cluster.UpdateCodec, `{"clusterId":"c1","expectedRevision":3,"cluster":{"name":"a"},"mutationId":"m1"}`)
-	exactly(t, "the answer", cluster.AnswerCodec, `{"cluster":`+one+`}`)
+	exactly(t, "the answer", cluster.AnswerCodec, `{"cluster":`+one+`,"replayed":false}`)
 	exactly(t, "getClusters", cluster.ListCodec, `{"organizationId":"org","cursor":"YQ"}`)
 	exactly(t, "a page", cluster.PageCodec, `{"clusters":[`+one+`],"nextCursor":"YQ"}`)
 	exactly(t, "a record", cluster.RuntimeCodec, record)
@@ -29,7 +29,7 @@ func TestF04MessagesAreExact(t *testing.T) {
 	exactly(t, "a service", cluster.ServiceCodec, service)
 	exactly(t, "createService", cluster.CreateServiceCodec, `{"organizationId":"org","service":{"name":"a","clusterId":null},"mutationId":"m1"}`)
 	exactly(t, "updateService", cluster.UpdateServiceCodec, `{"serviceId":"s1","expectedRevision":3,"service":{"name":"a","clusterId":"c1"},"mutationId":"m1"}`)
-	exactly(t, "its answer", cluster.ServiceAnswerCodec, `{"service":`+service+`}`)
+	exactly(t, "its answer", cluster.ServiceAnswerCodec, `{"service":`+service+`,"replayed":true}`)
 	exactly(t, "getServices", cluster.ListServicesCodec, `{"organizationId":"org","cursor":null}`)
 	exactly(t, "a page of services", cluster.ServicePageCodec, `{"services":[`+service+`],"nextCursor":null}`)
 }
