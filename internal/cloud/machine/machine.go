@@ -2,12 +2,12 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
 	"github.com/allodhq/allod/internal/cloud/act"
 	"github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/zone"
@@ -30,11 +30,10 @@ var (
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "Zone: machines of services", Kinds: []*refusal.Kind{ErrExists, ErrBearer, ErrToken}}
 
-// Issuer signs tokens. Its key is not the one for people's tokens.
+// Issuer signs tokens, as [token.Keys] does: with a key that is not the one for
+// people's tokens, and for at most [machine.MaxTokenAge].
 type Issuer interface {
-	// Issue returns a token for a generation of a service's credential, and when it
-	// ends: at most [machine.MaxTokenAge] after now.
-	Issue(service zone.ServiceID, organization zone.OrganizationID, generation int64, now time.Time) (jwt zone.Secret, expiresAt time.Time, err error)
+	Machine(id zone.ServiceID, o zone.OrganizationID, generation int64, now time.Time) (zone.Secret, token.Claims, error)
 }
 
 // Config is what credentials work with. All of it is needed.
@@ -44,11 +43,11 @@ type Config struct {
 	Clock func() time.Time
 	// Rand is where bearers come from.
 	Rand   io.Reader
-	Issuer Issuer
+	Tokens Issuer
 }
 
 // Credentials answers what is asked about the credentials of services' machines. It
-// is safe for concurrent use where Rand and Issuer are.
+// is safe for concurrent use where Rand and Tokens are.
 type Credentials struct{ c Config }
 
 // New makes one.
@@ -155,32 +154,18 @@ func (s *Credentials) Exchange(ctx context.Context, r machine.Exchange) (machine
 	if err != nil {
 		return machine.ExchangeAnswer{}, err
 	}
-	now := s.c.Clock()
-	jwt, ends, err := s.c.Issuer.Issue(m.Service, m.Organization, m.Generation, now)
+	jwt, claims, err := s.c.Tokens.Machine(m.Service, m.Organization, m.Generation, s.c.Clock())
 	if err != nil {
 		return machine.ExchangeAnswer{}, err
 	}
-	if ends.After(now.Add(machine.MaxTokenAge)) {
-		return machine.ExchangeAnswer{}, refusal.Internal.Because(errAge)
-	}
-	return machine.ExchangeAnswer{JWT: jwt, ExpiresAt: zone.At(ends)}, nil
+	return machine.ExchangeAnswer{JWT: jwt, ExpiresAt: claims.ExpiresAt}, nil
 }
 
-var errAge = errors.New("machine: the issuer's token lasts longer than a token may")
-
-// Claims are what a token says, once its signature was verified.
-type Claims struct {
-	Service      zone.ServiceID
-	Organization zone.OrganizationID
-	Generation   int64
-	ExpiresAt    time.Time
-}
-
-// Check returns nil where a token still counts: it has not ended, its generation is
-// the one that counts, and its service exists in exactly its organization. Else it
-// returns [ErrToken], whatever the reason, after the same reads. It is asked in the
-// transaction of each request.
-func Check(tx store.Services, c Claims, now time.Time) error {
+// Check returns nil where what a token says still counts: it has not ended, its
+// generation is the one that counts, and its service exists in exactly its
+// organization. Else it returns [ErrToken], whatever the reason, after the same
+// reads. It is asked in the transaction of each request.
+func Check(tx store.Services, c token.Claims, now time.Time) error {
 	m, found, err := tx.Machine(c.Service)
 	if err != nil {
 		return err
@@ -188,7 +173,7 @@ func Check(tx store.Services, c Claims, now time.Time) error {
 	if err := counts(tx, m, found, ErrToken); err != nil {
 		return err
 	}
-	if m.Organization != c.Organization || m.Generation != c.Generation || !now.Before(c.ExpiresAt) {
+	if m.Organization != c.Organization || m.Generation != c.Generation || zone.At(now) >= c.ExpiresAt {
 		return ErrToken
 	}
 	return nil
