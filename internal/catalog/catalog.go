@@ -11,6 +11,7 @@ import (
 	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
@@ -110,6 +111,7 @@ func All() []refusal.Registry {
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		token.Kinds,
 		who.Kinds,
 		act.Kinds,
 		cloudnodes.Kinds,
