@@ -10,8 +10,10 @@ import (
 	"github.com/allodhq/allod/internal/cloud/act"
 	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
 	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
+	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
@@ -111,10 +113,12 @@ func All() []refusal.Registry {
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		token.Kinds,
 		who.Kinds,
 		act.Kinds,
 		cloudcluster.Kinds,
 		cloudmachine.Kinds,
+		cloudnodes.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
