@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -168,12 +169,14 @@ func (s *Clusters) nodes(tx store.Tx, j *Judgement, c store.Cluster) error {
 		if n.RemovedAt != 0 {
 			return n.ID, nil
 		}
+		// One record that cannot be read hides nothing else: such a credential does not
+		// count, and such a report says nothing.
 		credential, found, err := tx.Credential(n.ID, string(enroll.Pallet))
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrSetAside) {
 			return "", err
 		}
 		report, _, err := tx.Report(n.ID)
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrSetAside) {
 			return "", err
 		}
 		// A node that was never heard of has no report, and then no architecture.

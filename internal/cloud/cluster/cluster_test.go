@@ -255,6 +255,37 @@ func TestF40BlockersThroughTheStore(t *testing.T) {
 	blocked("in it", other)
 }
 
+// damaged is a store with records that cannot be read.
+type damaged struct{ store.Store }
+
+func (d damaged) Read(ctx context.Context, fn func(tx store.Tx) error) error {
+	return d.Store.Read(ctx, func(tx store.Tx) error { return fn(damagedTx{tx}) })
+}
+
+type damagedTx struct{ store.Tx }
+
+func (damagedTx) Credential(zone.NodeID, string) (store.Credential, bool, error) {
+	return store.Credential{}, false, store.ErrSetAside
+}
+
+func (damagedTx) Report(zone.NodeID) (store.Report, bool, error) {
+	return store.Report{}, false, store.ErrSetAside
+}
+
+func TestF40ADamagedRecordHidesNothingElse(t *testing.T) {
+	c := start(t)
+	id := c.newCluster(t, anna, "ours", "m1").ID
+	c.write(t, func(tx store.Tx) error {
+		return tx.PutNode(store.Node{ID: "n1", Cluster: id, Organization: "ours"})
+	})
+	config := c.clusters.Config
+	config.Store = damaged{config.Store}
+	a, err := logic.NewClusters(config).Runtime(t.Context(), anna, cluster.GetRuntime{Cluster: id})
+	if want := []cluster.Blocker{{Kind: cluster.NodeWithoutPalletCredential, Node: "n1"}}; err != nil || !slices.Equal(a.Blockers, want) {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 func TestF40EveryNodeAndServiceIsJudged(t *testing.T) {
 	c := start(t)
 	id := c.newCluster(t, anna, "ours", "m1").ID

@@ -17,5 +17,9 @@
 // that comes with one, so what was rotated, revoked or moved to another organization
 // ends with the next request, however long its token would last.
 //
+// A service that comes back to an organization finds the authority that it left
+// there, unless another one was made meanwhile. Whoever moves services has to revoke
+// it; nothing moves them yet.
+//
 // The package refuses to sign tokens, to read them, and to know carriers.
 package machine
