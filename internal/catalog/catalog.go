@@ -8,9 +8,12 @@ import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
+	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
+	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
 	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
@@ -122,8 +125,11 @@ func All() []refusal.Registry {
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		token.Kinds,
 		who.Kinds,
 		act.Kinds,
+		cloudcluster.Kinds,
+		cloudmachine.Kinds,
 		cloudnodes.Kinds,
 		authority.Kinds,
 		keep.Kinds,
