@@ -8,6 +8,7 @@ import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
+	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
@@ -106,6 +107,7 @@ func All() []refusal.Registry {
 		database.Kinds,
 		zone.Kinds,
 		canon.Kinds,
+		page.Kinds,
 		cloudstore.Kinds,
 		who.Kinds,
 		act.Kinds,
