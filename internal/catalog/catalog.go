@@ -8,6 +8,7 @@ import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
+	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/who"
@@ -111,6 +112,7 @@ func All() []refusal.Registry {
 		cloudstore.Kinds,
 		who.Kinds,
 		act.Kinds,
+		cloudnodes.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
