@@ -22,6 +22,10 @@ import (
 	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/internal/node/authority"
+	"github.com/allodhq/allod/internal/node/keep"
+	nodepallet "github.com/allodhq/allod/internal/node/pallet"
+	nodespark "github.com/allodhq/allod/internal/node/spark"
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/allowlist"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
@@ -113,6 +117,10 @@ func All() []refusal.Registry {
 		who.Kinds,
 		act.Kinds,
 		cloudnodes.Kinds,
+		authority.Kinds,
+		keep.Kinds,
+		nodepallet.Kinds,
+		nodespark.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
