@@ -50,6 +50,7 @@ import (
 	"github.com/allodhq/allod/wire/ai/weburl"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/rpc"
 )
 
 // All returns every register, in the order of the documents.
@@ -102,5 +103,6 @@ func All() []refusal.Registry {
 		canon.Kinds,
 		cloudstore.Kinds,
 		handshake.Kinds,
+		rpc.Kinds,
 	}
 }
