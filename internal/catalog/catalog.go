@@ -7,7 +7,9 @@ import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
+	"github.com/allodhq/allod/internal/cloud/act"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -48,6 +50,7 @@ import (
 	"github.com/allodhq/allod/wire/ai/signing"
 	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
+	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/rpc"
@@ -100,8 +103,11 @@ func All() []refusal.Registry {
 		weburl.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		zone.Kinds,
 		canon.Kinds,
 		cloudstore.Kinds,
+		who.Kinds,
+		act.Kinds,
 		handshake.Kinds,
 		rpc.Kinds,
 	}

@@ -20,7 +20,24 @@ const (
 	MaxDepth = 16
 	// MaxValues is how many values a message holds at most.
 	MaxValues = 1 << 15
+	// MaxPage is how many entries one answer lists at most. The answer's nextCursor
+	// says where the next page begins.
+	MaxPage = 256
+	// MaxCursor is the longest cursor, in bytes.
+	MaxCursor = 256
+	// MaxToken is the longest token of a person or a machine, in bytes.
+	MaxToken = 2048
 )
+
+// Identity is the proof by which a person or a machine asks: the member identity of
+// a request. It holds a token and nothing else; who that is, and what they may do,
+// is for the server to find out (decision O13).
+type Identity struct{ JWT Secret }
+
+// Cursor says where the next page of a list begins. Only the server that made one
+// knows what it means. "" is the beginning in a request and the end in an answer;
+// both are null in a message.
+type Cursor string
 
 // Identifiers. Each is a text that [ValidID] knows (decision O11) and is unique
 // among its kind at one controller.

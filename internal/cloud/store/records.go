@@ -144,7 +144,7 @@ type Machine struct {
 
 // Receipt is what was answered to a mutation, for whoever asks again (F07).
 type Receipt struct {
-	Scope  string // whose mutation ids these are: an organization, or "installation"
+	Scope  string // whose mutation ids these are: an organization's, or the installation's
 	ID     zone.MutationID
 	Input  canon.Sum // of the method and the whole request
 	Answer []byte    // JSON, without secrets

@@ -15,26 +15,47 @@ var (
 	ErrTaken = refusal.NewKind("zone-store-taken", 409,
 		"What was to be made exists already.",
 		"Choose another name, or look at what is there.")
+	ErrBounds = refusal.NewKind("zone-store-bounds", 413,
+		"What was to be kept is larger than the controller keeps.",
+		"Ask for less, or remove what is not needed any more.")
+	ErrSetAside = refusal.NewKind("zone-store-set-aside", 500,
+		"The controller's record of this cannot be read and was set aside. Everything else goes on.",
+		"Look in the controller's log for the record, and put it right from a backup or make it anew.")
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Zone: the controller's store", Kinds: []*refusal.Kind{ErrReadOnly, ErrTaken}}
+var Kinds = refusal.Registry{Title: "Zone: the controller's store", Kinds: []*refusal.Kind{ErrReadOnly, ErrTaken, ErrBounds, ErrSetAside}}
 
 // Store keeps what a controller must not forget. It is safe for concurrent use.
+// What goes wrong with a store as a whole has the names of package
+// internal/database, whatever the engine: ErrCancelled where ctx ended, ErrClosed,
+// ErrBusy, ErrFull, ErrIO.
 type Store interface {
-	// Read runs fn on one snapshot. Methods of tx that write return ErrReadOnly.
+	// Read runs fn on one snapshot and returns its error; a panic passes through.
+	// Methods of tx that write return ErrReadOnly. fn must be short, and may not use
+	// the store.
 	Read(ctx context.Context, fn func(tx Tx) error) error
 	// Write runs fn alone and commits what it wrote where it returns nil, and nothing
-	// where it does not. It returns once that is durable. fn must be short, and may not
-	// use the store.
+	// where it returns an error, which Write returns, or panics, which is database's
+	// ErrPanic. It returns once the commit is durable. Where ctx ends first, fn never
+	// runs; where it ends during fn, tx refuses to go on. fn must be short, and may
+	// not use the store.
 	Write(ctx context.Context, fn func(tx Tx) error) error
 	// Close ends the store. Later calls fail.
 	Close() error
 }
 
-// Tx is one transaction. It is used by its function alone, in one goroutine. Each
-// get reports whether there is such a record. Lists are in the order of their
-// identifiers, begin behind after ("" for the first), and hold at most limit.
+// Tx is one transaction. It is used by its function alone, in one goroutine, and
+// not after that has returned. Each get reports whether there is such a record.
+// Lists are in the order of their identifiers, begin behind after ("" for the
+// first), and hold at most limit ([Limit] says what an odd one means).
+//
+// A put keeps a whole record in the place of what was there. It returns ErrBounds
+// for a record whose Check does. A put that returns ErrTaken or ErrBounds has
+// changed nothing, and the transaction can go on. Empty documents come back as nil.
+//
+// A record that cannot be read is missing from lists, and a get returns ErrSetAside
+// for it, so that nobody takes it for one that is not there.
 type Tx interface {
 	People
 	Clusters
@@ -57,7 +78,8 @@ type People interface {
 	Members(o zone.OrganizationID, after zone.OperatorID, limit int) ([]Member, error)
 	// Memberships lists those of one operator, at most MaxMemberships.
 	Memberships(zone.OperatorID) ([]Member, error)
-	// PutMember keeps a membership; one without a role is removed.
+	// PutMember keeps a membership; one without a role is removed. One more than
+	// MaxMemberships is ErrBounds.
 	PutMember(Member) error
 }
 
@@ -85,7 +107,8 @@ type Nodes interface {
 type Credentials interface {
 	// Credential is the newest generation of one purpose.
 	Credential(id zone.NodeID, purpose string) (Credential, bool, error)
-	// CredentialByHash finds a newest generation by its bearer's hash.
+	// CredentialByHash finds a newest generation by its bearer's hash. The zero hash is
+	// nobody's.
 	CredentialByHash(hash Hash) (Credential, bool, error)
 	// PutCredential replaces the purpose's credential. A hash that another credential
 	// has is ErrTaken.
@@ -105,7 +128,9 @@ type Services interface {
 	Services(o zone.OrganizationID, after zone.ServiceID, limit int) ([]Service, error)
 	PutService(Service) error
 	Machine(id zone.ServiceID) (Machine, bool, error)
+	// MachineByHash finds a machine by its bearer's hash. The zero hash is nobody's.
 	MachineByHash(hash Hash) (Machine, bool, error)
+	// PutMachine replaces the service's machine. A hash that another one has is ErrTaken.
 	PutMachine(Machine) error
 }
 
@@ -116,14 +141,16 @@ type Records interface {
 	PutLoginLink(LoginLink) error
 	// Receipt finds what was answered to a mutation of one scope.
 	Receipt(scope string, id zone.MutationID) (Receipt, bool, error)
+	// PutReceipt keeps a receipt until it is pruned. One of the same scope and id that
+	// is there is ErrTaken.
 	PutReceipt(Receipt) error
-	// AppendAudit keeps an entry for ever and gives it the next Seq.
+	// AppendAudit keeps an entry for ever and gives it the next Seq, from 1.
 	AppendAudit(AuditEntry) error
 	// Audit lists entries, newest first, below the Seq before (0 for the newest), of
 	// one organization, or of all where o is "".
 	Audit(o zone.OrganizationID, before int64, limit int) ([]AuditEntry, error)
-	// Prune removes links, invitations and receipts that ended before t, at most limit
-	// of each.
+	// Prune removes links and invitations that expired before t, used or not, and
+	// receipts from before t: the oldest first, at most limit of each.
 	Prune(t zone.Millis, limit int) error
 }
 
