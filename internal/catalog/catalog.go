@@ -6,6 +6,7 @@ package catalog
 import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
@@ -110,5 +111,6 @@ func All() []refusal.Registry {
 		act.Kinds,
 		handshake.Kinds,
 		rpc.Kinds,
+		carrier.Kinds,
 	}
 }

@@ -50,19 +50,16 @@ func WriteRequest[Req any](m *Method, req zone.Codec[Req], content Req, out Outg
 	return body, nil
 }
 
-// MaxAnswer is the largest answer of the method, in bytes.
-func (m *Method) MaxAnswer() int { return m.maxResponse() }
-
-// slack is what a peer's envelope may take beyond the bound of a method: it may
-// send the request back.
-func (m *Method) slack() int { return m.maxResponse() + m.maxRequest() }
+// AnswerRoom is the largest text that may be an answer of the method, in bytes: a
+// peer may send the request back in it.
+func (m *Method) AnswerRoom() int { return m.maxResponse() + m.maxRequest() }
 
 // ReadAnswer reads the answer to a request. It returns what [ReadError] does for a
 // refusal of the other side, an [*Incompatible] where the answer's offer does not
 // go together with ours, ErrWait where the other side asks to wait, and ErrAnswer
 // for everything that is no answer to this request.
 func ReadAnswer[Res any](m *Method, res zone.Codec[Res], body []byte, sent Outgoing, registries ...refusal.Registry) (Res, error) {
-	return AnswerOf(m, res, ReadFrame(body, m.slack()), sent, registries...)
+	return AnswerOf(m, res, ReadFrame(body, m.AnswerRoom()), sent, registries...)
 }
 
 // AnswerOf is ReadAnswer for an envelope that was read.

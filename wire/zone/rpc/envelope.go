@@ -118,8 +118,17 @@ func (f Frame) ID() string { return f.id }
 // IsAnswer reports whether the frame answers a request of this side.
 func (f Frame) IsAnswer() bool { return f.answers }
 
+// Failed reports whether the frame holds an error.
+func (f Frame) Failed() bool { return !absent(f.e.err) }
+
 // Method is the name that the frame names, of at most 64 characters. It is input.
 func (f Frame) Method() string { return f.e.method }
+
+// Refuse is the answer that refuses a request for that error before any server
+// judged it, because of the connection it came on.
+func Refuse(f Frame, over Carrier, err error) []byte {
+	return appendAnswer(nil, "", f.id, over, "error", appendError(nil, err))
+}
 
 // appendRequest writes a request around its content, as the published library
 // does.

@@ -603,6 +603,18 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+func TestRefuseIsAnAnswer(t *testing.T) {
+	f := rpc.ReadFrame(ask("sayNote", ``), 4096)
+	body := rpc.Refuse(f, rpc.Socket, rpc.ErrDeadline.With("").After(time.Second))
+	_, err := rpc.ReadAnswer(sayNote, rpctest.Notes, body, rpc.Outgoing{Carrier: rpc.Socket, ID: "uni_1"})
+	if !errors.Is(err, rpc.ErrDeadline) || refusal.From(err).RetryAfter() != time.Second {
+		t.Errorf("%s: %v", body, err)
+	}
+	if got := rpc.ReadFrame(body, 4096); !got.Failed() || !got.IsAnswer() || f.Failed() || f.IsAnswer() {
+		t.Errorf("%s is not told from %s", body, ask("sayNote", ``))
+	}
+}
+
 func TestForeignTextIsMadePrintable(t *testing.T) {
 	err := rpc.ReadError([]byte(`{"text":"x","data":{"code":"method-unknown","detail":"a\u001b[2Jb\u202ec\u0085d"}}`))
 	if got := refusal.From(err).Detail(); got != "a.[2Jb.c.d" {

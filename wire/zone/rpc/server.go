@@ -79,6 +79,12 @@ func (s *Server) MaxBody(over Carrier, session *Session) int {
 	return max(s.max[over], minBody)
 }
 
+// Opens reports whether a request names a method that opens a session.
+func (s *Server) Opens(f Frame) bool {
+	m := s.registry.Find(f.e.method)
+	return m != nil && m.Opens
+}
+
 // Incoming is a request as a carrier hands it over.
 type Incoming struct {
 	Carrier Carrier
