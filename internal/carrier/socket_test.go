@@ -183,7 +183,7 @@ func TestF36CallerCannotSetTheTag(t *testing.T) {
 
 func TestF36TagIsDroppedAtItsEnd(t *testing.T) {
 	bubble(t, carrier.Limits{}, func(t *testing.T, w *world) {
-		w.ends = time.Minute
+		w.lives(time.Minute)
 		k := w.node("node-a", nil)
 		time.Sleep(time.Minute - time.Millisecond)
 		_, err := call(t.Context(), k, observe, "x", carrier.Proof{})
@@ -212,7 +212,7 @@ func TestF36TagIsDroppedAtItsEnd(t *testing.T) {
 // TestSessionRenewedBeforeItsEnd lives by the new end.
 func TestSessionRenewedBeforeItsEnd(t *testing.T) {
 	bubble(t, carrier.Limits{}, func(t *testing.T, w *world) {
-		w.ends = time.Minute
+		w.lives(time.Minute)
 		k := w.node("node-a", nil)
 		defer k.Close()
 		for range 3 {
@@ -428,8 +428,8 @@ func TestCallsOfOurClientWaitForTheirTurn(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if w.most > 16 {
-			t.Errorf("%d handlers at once", w.most)
+		if most := w.crowd(); most > 16 {
+			t.Errorf("%d handlers at once", most)
 		}
 		if busy == 0 || busy > 84 {
 			t.Errorf("%d were refused as too many", busy)
@@ -532,12 +532,11 @@ func TestSilentPeerIsCutByPings(t *testing.T) {
 			_ = c.CloseNow()
 		})
 		l := newMemory()
-		srv := &http.Server{Handler: silent}
-		go func() { _ = srv.Serve(l) }()
-		defer func() { _ = srv.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		srv.BaseContext = func(net.Listener) context.Context { return ctx }
+		srv := &http.Server{Handler: silent, BaseContext: func(net.Listener) context.Context { return ctx }}
+		go func() { _ = srv.Serve(l) }()
+		defer func() { _ = srv.Close() }()
 		k, err := carrier.Dial(t.Context(), "ws://silent.test/", carrier.DialConfig{Clock: time.Now, HTTP: &http.Client{Transport: &http.Transport{
 			DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial("") },
 		}}})
@@ -587,8 +586,8 @@ func TestSlowReaderIsCut(t *testing.T) {
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("cut after %v", took)
 		}
-		if sent > 40 || w.most > 16 {
-			t.Errorf("%d requests were taken, %d at once", sent, w.most)
+		if most := w.crowd(); sent > 40 || most > 16 {
+			t.Errorf("%d requests were taken, %d at once", sent, most)
 		}
 		synctest.Wait()
 	})

@@ -204,6 +204,13 @@ func (w *world) count() int {
 	return w.calls
 }
 
+// crowd is how many handlers there were at once.
+func (w *world) crowd() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.most
+}
+
 // raw is a WebSocket without our client, for what our client never does.
 func (w *world) raw() *websocket.Conn {
 	w.t.Helper()
@@ -341,3 +348,10 @@ func (s *safeBuffer) String() string {
 }
 
 var _ io.Writer = (*safeBuffer)(nil)
+
+// lives sets how long sessions last.
+func (w *world) lives(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends = d
+}
