@@ -6,6 +6,7 @@ package catalog
 import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
 	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
@@ -67,6 +68,7 @@ import (
 	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/frame"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/rpc"
 	"github.com/allodhq/allod/wire/zone/spark"
 )
 
@@ -138,5 +140,7 @@ func All() []refusal.Registry {
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
+		rpc.Kinds,
+		carrier.Kinds,
 	}
 }
