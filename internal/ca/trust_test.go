@@ -228,9 +228,9 @@ func TestManInTheMiddle(t *testing.T) {
 	twin := *root
 	twin.PublicKey, twin.SignatureAlgorithm = nil, 0
 	sameName := issue(t, &twin, &twin, mineRoot, mineRoot)
-	wrapper := template(begin)
-	asRoot(wrapper)
-	der, err := x509.CreateCertificate(rand.Reader, wrapper, foreign, root.PublicKey, mineRoot)
+	wrapper := *root
+	wrapper.SignatureAlgorithm, wrapper.NotAfter = 0, root.NotAfter.Add(ca.Life)
+	der, err := x509.CreateCertificate(rand.Reader, &wrapper, sameName, root.PublicKey, mineRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
