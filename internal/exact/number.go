@@ -31,8 +31,8 @@ func (n Number) Whole() (int64, bool) {
 }
 
 // Opt is a member that may be absent, null, or hold a value: three different
-// things to the contracts. No message takes a null yet, so every accessor
-// refuses one with [ErrType] and none sets Null.
+// things to the contracts. [Nullable] alone reads and writes a null; every other
+// accessor refuses one with [ErrType].
 type Opt[T any] struct {
 	// Set is false when the member is absent.
 	Set bool

@@ -2,6 +2,7 @@ package exact
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +39,7 @@ type Object struct {
 	at   int32 // reading: index of the object's node
 	next int32 // reading: index behind the member that was found last
 	seen int32 // reading: members named so far
+	from int   // reading: how many problems there were before this object
 	some bool
 }
 
@@ -48,6 +50,9 @@ type codec struct {
 	out     []byte
 	path    []step
 	err     error
+
+	all      bool       // reading: go on after a problem
+	problems []*Problem // where all is set, in the order of the shape
 
 	room [6]step // for path, so that it is no allocation of its own
 }
@@ -78,6 +83,24 @@ func (s Shape[T]) From(from Value) (T, error) {
 		return zero, c.err
 	}
 	return v, nil
+}
+
+// MaxProblems is how many problems of one value [Shape.Problems] names at most.
+const MaxProblems = 64
+
+// Problems names everything in a parsed value that the shape refuses, at most
+// one problem for each place, and none for a value that From takes. They are in
+// the order of the shape; an object's unknown members are one problem, which
+// comes after those of its known ones.
+func (s Shape[T]) Problems(from Value) []*Problem {
+	if from.nodes == nil {
+		return []*Problem{{Rule: ErrMissing}}
+	}
+	c := codec{nodes: from.nodes, all: true}
+	c.path = c.room[:0]
+	var v T
+	s.read(&c, from.at, &v)
+	return c.problems
 }
 
 // Append writes v by the shape and appends the JSON text to dst. The error is a
@@ -119,7 +142,7 @@ func (s Shape[T]) read(c *codec, at int, v *T) {
 		c.fail(ErrType, "an object")
 		return
 	}
-	o := Object{c: c, at: int32(at), next: int32(at) + 1}
+	o := Object{c: c, at: int32(at), next: int32(at) + 1, from: len(c.problems)}
 	s.Fields(&o, v)
 	if c.err == nil && s.Unknown == Refuse && o.seen != n.size {
 		c.fail(ErrUnknown, "")
@@ -133,17 +156,30 @@ func (s Shape[T]) write(c *codec, v *T) {
 }
 
 func (c *codec) fail(rule *refusal.Kind, need string) {
-	if c.err == nil {
-		c.err = &Problem{Rule: rule, Path: join(c.path), Need: need}
+	if c.err != nil {
+		return
+	}
+	p := &Problem{Rule: rule, Path: join(c.path), Need: need}
+	if !c.all {
+		c.err = p
+		return
+	}
+	// What follows from a problem at the same place is no news.
+	if n := len(c.problems); n > 0 && c.problems[n-1].Path == p.Path && c.problems[n-1].Rule != ErrUnknown && rule != ErrUnknown {
+		return
+	}
+	if c.problems = append(c.problems, p); len(c.problems) == MaxProblems {
+		c.err = p // enough
 	}
 }
 
 // Writing reports whether the object is on its way out.
 func (o *Object) Writing() bool { return o.c.writing }
 
-// Failed reports whether a problem was already found, after which values read
-// so far mean nothing.
-func (o *Object) Failed() bool { return o.c.err != nil }
+// Failed reports whether a problem was already found in the object, after which
+// the values read so far mean nothing. Where [Shape.Problems] goes on after a
+// problem elsewhere, the object is still judged.
+func (o *Object) Failed() bool { return o.c.err != nil || len(o.c.problems) > o.from }
 
 // Fail refuses the object by a rule of the shape's own, as a condition between
 // members. need says in a few words what was needed.
@@ -202,6 +238,47 @@ func OptText[S ~string](o *Object, name string, p *S, min, max int) {
 		func() { writeText(o.c, string(*p), min, max) })
 }
 
+// Spelled is a required string of at most max bytes that spells what ok knows;
+// need says in a few words what that is.
+func Spelled[S ~string](o *Object, name string, p *S, max int, need string, ok func(s string) bool) {
+	check := func(s string) bool {
+		good := len(s) <= max && ok(s)
+		if !good {
+			o.c.fail(ErrRange, need)
+		}
+		return good
+	}
+	o.member(name, true, func(n int) {
+		if o.c.nodes[n].kind != '"' {
+			o.c.fail(ErrType, "a string")
+		} else if s := text(o.c.nodes[n].raw); check(s) {
+			*p = S(s)
+		}
+	}, func() {
+		if check(string(*p)) {
+			writeText(o.c, string(*p), 0, 0)
+		}
+	})
+}
+
+// Nullable is a required member that is null or what field makes of it; field
+// is an accessor of this package, or calls one for the same name.
+func Nullable[T any](o *Object, name string, p *Opt[T], field func(o *Object, name string, v *T)) {
+	null := p.Null
+	if !o.c.writing {
+		at := find(o.c.nodes, int(o.at), name)
+		null = at >= 0 && o.c.nodes[at].kind == 'n'
+	}
+	if !null {
+		field(o, name, &p.V)
+		p.Set = true
+		return
+	}
+	o.member(name, true,
+		func(int) { *p = Opt[T]{Set: true, Null: true} },
+		func() { o.c.out = append(o.c.out, "null"...) })
+}
+
 // Word is a required string that is one of words, spelled exactly.
 func Word[S ~string](o *Object, name string, p *S, words []S) { word(o, name, true, p, words) }
 
@@ -246,6 +323,32 @@ func OptWhole[N ~int64](o *Object, name string, p *Opt[N], min, max int64) {
 	o.member(name, false,
 		func(n int) { readWhole(o.c, n, &p.V, min, max); p.Set = true },
 		func() { writeWhole(o.c, int64(p.V), min, max) })
+}
+
+// Float is a required number from min to max. NaN and what a double cannot hold
+// are in no range.
+func Float[N ~float64](o *Object, name string, p *N, min, max float64) {
+	check := func(f float64) bool {
+		good := f >= min && f <= max && !math.IsInf(f, 0)
+		if !good {
+			o.c.fail(ErrRange, "a number from "+strconv.FormatFloat(min, 'g', -1, 64)+" to "+strconv.FormatFloat(max, 'g', -1, 64))
+		}
+		return good
+	}
+	o.member(name, true, func(n int) {
+		if o.c.nodes[n].kind != '0' {
+			o.c.fail(ErrType, "a number")
+		} else if f := float64(parseNumber(o.c.nodes[n].raw)); check(f) {
+			*p = N(f)
+		}
+	}, func() {
+		if f := float64(*p); check(f) {
+			if f == 0 {
+				f = 0 // and not -0
+			}
+			o.c.out = append(o.c.out, jsontext.Float(f).String()...)
+		}
+	})
 }
 
 // Bool is a required true or false.

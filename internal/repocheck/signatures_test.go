@@ -11,7 +11,10 @@ import (
 )
 
 // isPublic reports whether strangers can import a package of ours.
-func isPublic(name string) bool { return rootOf(name) != "" }
+func isPublic(name string) bool { return rootOf(name) != "" && !inside(name) }
+
+// inside reports whether strangers cannot import a package, because Go's rule of internal folders hides it.
+func inside(name string) bool { return slices.Contains(strings.Split(name, "/"), "internal") }
 
 // checkSignatures finds exported declarations of public packages that mention an internal type.
 func checkSignatures(prog program) (problems []string) {
@@ -158,7 +161,7 @@ func (s *signatures) named(t *types.TypeName, where string) {
 	if t.Pkg() == nil {
 		return // error, any, comparable
 	}
-	if name, ours := local(t.Pkg().Path()); ours && matches("internal/...", name) {
+	if name, ours := local(t.Pkg().Path()); ours && inside(name) {
 		s.problems = append(s.problems, fmt.Sprintf("%s mentions %s.%s", where, name, t.Name()))
 	}
 	// A type without an exported name is not listed by itself, but its fields and methods can be used.
@@ -218,6 +221,12 @@ func TestSignaturesControl(t *testing.T) {
 		text{"internal/relay", `package relay
 			import "` + module + `/internal/hidden"
 			func Fine(hidden.T) {}`},
+		text{"wire/internal/deep", `package deep
+			import "` + module + `/internal/hidden"
+			type D struct{ Fine hidden.T }`},
+		text{"wire/worse", `package worse
+			import "` + module + `/wire/internal/deep"
+			var Deep deep.D`},
 	)
 	const mention = " mentions internal/hidden."
 	mustFind(t, checkSignatures(prog),
@@ -230,6 +239,7 @@ func TestSignaturesControl(t *testing.T) {
 		"bad.Embeds.T"+mention+"T",
 		"bad.Embeds.Leak"+mention+"T",
 		"bad.Promotes.Get"+mention+"T",
+		"worse.Deep mentions wire/internal/deep.D",
 		"bad.Promotes.inner.C"+mention+"T",
 		"bad.Promotes.inner.Get"+mention+"T",
 		"bad.Method.Do"+mention+"T",
@@ -242,7 +252,7 @@ func TestSignaturesControl(t *testing.T) {
 		"bad.Inferred"+mention+"T",
 	)
 	for _, p := range checkSignatures(prog) {
-		if !strings.HasPrefix(p, "wire/bad/control.go:") {
+		if !strings.HasPrefix(p, "wire/bad/control.go:") && !strings.HasPrefix(p, "wire/worse/control.go:") {
 			t.Errorf("a problem without its place: %s", p)
 		}
 	}
