@@ -8,12 +8,14 @@ import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/ca"
 	"github.com/allodhq/allod/internal/ca/acme"
+	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
 	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
 	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
 	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
+	"github.com/allodhq/allod/internal/cloud/people"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
@@ -69,6 +71,7 @@ import (
 	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/frame"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/rpc"
 	"github.com/allodhq/allod/wire/zone/spark"
 )
 
@@ -129,6 +132,7 @@ func All() []refusal.Registry {
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		people.Kinds,
 		token.Kinds,
 		who.Kinds,
 		act.Kinds,
@@ -142,5 +146,7 @@ func All() []refusal.Registry {
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
+		rpc.Kinds,
+		carrier.Kinds,
 	}
 }

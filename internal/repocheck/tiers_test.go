@@ -39,6 +39,7 @@ var places = []struct {
 	{"internal/killpoint", kernel},
 	{"internal/configfile", kernel},
 	{"internal/backup", kernel},
+	{"internal/carrier", kernel},
 	{"internal/tty", kernel},
 
 	{"site/...", party},

@@ -37,7 +37,7 @@ func Document[T any](o *exact.Object, name string, c zone.Codec[T], p **T) {
 func Bearer(o *exact.Object, name string, p *enroll.Bearer) {
 	text := ""
 	if o.Writing() {
-		text = p.Text()
+		text = p.Reveal()
 	}
 	exact.OptText(o, name, &text, 1, enroll.BearerText)
 	if o.Writing() || text == "" {

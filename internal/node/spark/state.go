@@ -75,7 +75,7 @@ var pendingShape = exact.Shape[Pending]{Fields: func(o *exact.Object, p *Pending
 	exact.Spelled(o, "enrollmentId", &p.ID, zone.MaxID, "an identifier", zone.ValidID)
 	exact.Spelled(o, "hostname", &p.Hostname, enroll.MaxHostname, "a host name", enroll.ValidHostname)
 	keep.Bearer(o, "bearer", &p.Bearer)
-	code := p.Code.Text()
+	code := p.Code.Reveal()
 	exact.OptText(o, "code", &code, 1, enroll.JumpCodeText)
 	keep.Document(o, "proposal", enroll.ProposalCodec, &p.Proposal)
 	keep.Document(o, "acknowledged", enroll.AcknowledgementCodec, &p.Acknowledged)
