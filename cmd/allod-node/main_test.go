@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,31 +37,40 @@ func TestScripts(t *testing.T) {
 
 // controller is the controller of a script:
 //
-//	controller start        starts one, which ends with the script
+//	controller start [NAME] starts one, which ends with the script, and sets ORIGIN
+//	controller forgetful    starts one with the same key that knows nobody
 //	controller stop         stops it
 //	controller again        starts it again at its address
+//	controller elsewhere    starts it again at another address, and sets ORIGIN
 //	controller shift D      puts its clock ahead, from its next start on
 //	controller invite       sets LINE to a join line, and CODE to the secret in it
 //	controller nodes N      fails unless it has N nodes that are not removed
 //	controller remove       removes every node
 //	controller lost-pallet  removes every node's Pallet
 func controller(ts *testscript.TestScript, _ bool, args []string) {
-	if args[0] == "start" {
-		dir := ts.MkAbs(".controller")
-		ts.Check(os.Mkdir(dir, 0o700))
+	if args[0] == "start" || args[0] == "forgetful" {
+		dir := ts.MkAbs(".controller" + strings.Join(args[1:], ""))
+		ts.Check(os.MkdirAll(dir, 0o700))
 		c, err := zonectl.New(dir)
 		ts.Check(err)
-		ts.Defer(func() { controllers[ts].Stop(); delete(controllers, ts) })
+		ts.Defer(c.Stop)
+		mu.Lock()
+		defer mu.Unlock()
 		controllers[ts] = c
 		ts.Setenv("ORIGIN", c.Origin.String())
 		return
 	}
+	mu.Lock()
 	c := controllers[ts]
+	mu.Unlock()
 	switch args[0] {
 	case "stop":
 		c.Stop()
 	case "again":
 		ts.Check(c.Start())
+	case "elsewhere":
+		ts.Check(c.Move())
+		ts.Setenv("ORIGIN", c.Origin.String())
 	case "shift":
 		d, err := time.ParseDuration(args[1])
 		ts.Check(err)
@@ -94,5 +104,8 @@ func controller(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// controllers are those of the scripts, which do not run at the same time.
-var controllers = map[*testscript.TestScript]*zonectl.Controller{}
+// controllers are those of the scripts.
+var (
+	mu          sync.Mutex
+	controllers = map[*testscript.TestScript]*zonectl.Controller{}
+)

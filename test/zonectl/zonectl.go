@@ -167,6 +167,12 @@ func (c *Controller) Start() error {
 	return nil
 }
 
+// Move starts it at another address, as after a restore. It must be stopped.
+func (c *Controller) Move() error {
+	c.address = "127.0.0.1:0"
+	return c.Start()
+}
+
 // Stop ends it, and cuts every connection.
 func (c *Controller) Stop() {
 	c.typed.Close()

@@ -93,13 +93,31 @@ func (n *node) line(word string) (enroll.JoinLine, error) {
 	return enroll.ParseJoinLine(word)
 }
 
-// steps say what has been reached when a step begins.
-var steps = map[string]string{
-	"prepare":  "Pallet prepares its credential.",
-	"bind":     "Pallet is tied to the enrollment.",
-	"enroll":   "The controller is asked.",
-	"activate": "The controller has admitted the machine.",
-	"report":   "The machine is a node; its first report is sent.",
+// steps say what has been reached when a step begins, in their order.
+var steps = []struct{ name, text string }{
+	{"prepare", "Pallet prepares its credential."},
+	{"bind", "Pallet is tied to the enrollment."},
+	{"enroll", "The controller is asked."},
+	{"activate", "The controller has admitted the machine."},
+	{"report", "The machine is a node; its first report is sent."},
+}
+
+// progress tells of the steps up to that one which were not told yet. Some are over too
+// quickly to be seen.
+type progress struct {
+	say  func(string)
+	told int
+}
+
+func (p *progress) reached(step string) {
+	for i, s := range steps {
+		if s.name != step {
+			continue
+		}
+		for ; p.told <= i; p.told++ {
+			p.say(steps[p.told].text)
+		}
+	}
 }
 
 // becomes has Spark begin, and waits until the machine is a node and the controller has
@@ -116,6 +134,10 @@ func (n *node) becomes(c *cobra.Command, hostname string, wait time.Duration, to
 		return err
 	}
 	defer a.end()
+	client := n.client()
+	if err := n.reach(ctx, a, func(ctx context.Context) error { _, err := client.Pallet(ctx); return err }); err != nil {
+		return err
+	}
 	if err := n.reach(ctx, a, begin); err != nil {
 		return n.explain(ctx, say, to, err)
 	}
@@ -171,8 +193,9 @@ func hopeless(err error) bool {
 func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, say func(string), begin func(context.Context) error) (daemon.Status, error) {
 	client := n.client()
 	until := time.Now().Add(wait)
-	var step, told string
+	var told string
 	var last error
+	shown := progress{say: say}
 	for {
 		s, err := client.Spark(ctx)
 		switch {
@@ -183,6 +206,7 @@ func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, say
 				return s, why
 			}
 		case s.Phase == daemon.Active && s.Reports > 0:
+			shown.reached("report")
 			return s, nil
 		case s.GaveUp && s.Problem != nil:
 			return s, problem(s)
@@ -193,10 +217,7 @@ func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, say
 			}
 		}
 		if err == nil {
-			if text := steps[s.Step]; text != "" && s.Step != step {
-				step = s.Step
-				say(text)
-			}
+			shown.reached(s.Step)
 			last = problem(s)
 			if last != nil && final(last) {
 				return s, last
