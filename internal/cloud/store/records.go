@@ -37,11 +37,14 @@ type Member struct {
 
 // LoginLink lets whoever holds its code log in as an operator, once.
 type LoginLink struct {
-	Code      Hash
-	Operator  zone.OperatorID
-	CreatedAt zone.Millis
-	ExpiresAt zone.Millis
-	UsedAt    zone.Millis // 0 until then
+	Code     Hash
+	Operator zone.OperatorID
+	// Generation is the operator's when the link was made; a link of an earlier one
+	// is over, as its tokens are.
+	Generation int64
+	CreatedAt  zone.Millis
+	ExpiresAt  zone.Millis
+	UsedAt     zone.Millis // 0 until then
 }
 
 // Cluster is nodes that work together.
