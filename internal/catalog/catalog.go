@@ -13,6 +13,7 @@ import (
 	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
 	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
+	"github.com/allodhq/allod/internal/cloud/people"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
@@ -127,6 +128,7 @@ func All() []refusal.Registry {
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		people.Kinds,
 		token.Kinds,
 		who.Kinds,
 		act.Kinds,
@@ -138,9 +140,9 @@ func All() []refusal.Registry {
 		nodepallet.Kinds,
 		nodespark.Kinds,
 		handshake.Kinds,
-		rpc.Kinds,
-		carrier.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
+		rpc.Kinds,
+		carrier.Kinds,
 	}
 }
