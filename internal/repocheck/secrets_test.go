@@ -31,7 +31,7 @@ var secretTypes = map[string]string{
 // Besides them, every type with a LogValue method of its own is walked, wherever it is,
 // and so will be the pages of a console once they are added here.
 var shownPackages = []string{
-	"wire/...", "refusal", "site", "certify", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home",
+	"wire/...", "refusal", "site", "certify", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home", "internal/console",
 }
 
 // notShown are packages whose LogValue methods hide a secret instead of showing something.
