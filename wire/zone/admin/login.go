@@ -7,6 +7,14 @@ import (
 	"github.com/allodhq/allod/wire/zone/internal/member"
 )
 
+// The methods.
+const (
+	MethodExchangeLoginLink = "exchangeLoginLink"
+	MethodGetIdentity       = "getIdentity"
+	MethodRegisterSession   = "registerCloudlyClientSession"
+	MethodCreateLoginLink   = "createLoginLink"
+)
+
 // ExchangeLoginLink uses a login link up. Anybody may send it; the code is the
 // proof. Both messages are sensitive (F06).
 type ExchangeLoginLink struct{ Code zone.Secret }

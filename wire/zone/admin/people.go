@@ -3,8 +3,21 @@ package admin
 import (
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/wire/zone"
+	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/internal/codec"
 	"github.com/allodhq/allod/wire/zone/internal/member"
+)
+
+// The methods.
+const (
+	MethodCreateOrganization = "createOrganization"
+	MethodGetOrganizations   = "getOrganizations"
+	MethodCreateOperator     = "createOperator"
+	MethodGetOperators       = "getOperators"
+	MethodSetMember          = "setMember"
+	MethodDisableOperator    = "disableOperator"
+	MethodEndSessions        = "endSessions"
+	MethodGetAudit           = "getAudit"
 )
 
 // Organization owns clusters and services.
@@ -246,3 +259,28 @@ var (
 		next(o, &v.NextCursor)
 	})
 )
+
+// Input is the digest of the method and the whole request, for its mutation id.
+func (c CreateOrganization) Input() (canon.Sum, error) {
+	return member.Input(MethodCreateOrganization, CreateOrganizationCodec, c)
+}
+
+// Input is the digest of the method and the whole request, for its mutation id.
+func (c CreateOperator) Input() (canon.Sum, error) {
+	return member.Input(MethodCreateOperator, CreateOperatorCodec, c)
+}
+
+// Input is the digest of the method and the whole request, for its mutation id.
+func (s SetMember) Input() (canon.Sum, error) {
+	return member.Input(MethodSetMember, SetMemberCodec, s)
+}
+
+// Input is the digest of the method and the whole request, for its mutation id.
+func (d DisableOperator) Input() (canon.Sum, error) {
+	return member.Input(MethodDisableOperator, DisableOperatorCodec, d)
+}
+
+// Input is the digest of the method and the whole request, for its mutation id.
+func (e EndSessions) Input() (canon.Sum, error) {
+	return member.Input(MethodEndSessions, EndSessionsCodec, e)
+}

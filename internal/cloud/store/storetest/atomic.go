@@ -101,7 +101,7 @@ func testUndone(t *testing.T, e Engine) {
 	// As t.Fatal does, on a goroutine that may be the caller's.
 	ended := make(chan error, 1)
 	go func() {
-		err := errors.New("Write did not return")
+		err := errors.New("the write did not return")
 		defer func() { ended <- err }()
 		err = f.store.Write(t.Context(), func(tx store.Tx) error {
 			_ = all["PutNode"](tx)

@@ -129,6 +129,51 @@ func (k kind) only(v any) any {
 	return c.Interface()
 }
 
+// Fill puts two records of each kind, the same ones each time.
+func Fill(tx store.Tx) error {
+	for seed := range byte(2) {
+		for _, k := range kinds {
+			if err := k.put(tx, k.filled(seed+1)); err != nil {
+				return err
+			}
+		}
+		e := store.AuditEntry{}
+		fill(reflect.ValueOf(&e).Elem(), seed+1)
+		if err := tx.AppendAudit(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Describe tells each field of what [Fill] put, a line each.
+func Describe(tx store.Tx) ([]string, error) {
+	var lines []string
+	describe := func(name string, v any) {
+		for f, i := reflect.ValueOf(v), 0; i < f.NumField(); i++ {
+			format := "%s.%s = %v"
+			if k := f.Field(i).Kind(); k == reflect.Slice || k == reflect.String {
+				format = "%s.%s = %q"
+			}
+			lines = append(lines, fmt.Sprintf(format, name, f.Type().Field(i).Name, f.Field(i).Interface()))
+		}
+	}
+	for seed := range byte(2) {
+		for _, k := range kinds {
+			v, ok, err := k.get(tx, k.filled(seed+1))
+			if err != nil || !ok {
+				return nil, fmt.Errorf("storetest: %s %d: %v, %w", k.name, seed+1, ok, err)
+			}
+			describe(fmt.Sprintf("%s %d", k.name, seed+1), v)
+		}
+	}
+	entries, err := tx.Audit("", 0, 0)
+	for _, e := range entries {
+		describe("AuditEntry", e)
+	}
+	return lines, err
+}
+
 // testRecords puts each kind of record and gets the same back, field by field.
 func testRecords(t *testing.T, e Engine) {
 	f := open(t, e)
