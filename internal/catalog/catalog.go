@@ -7,7 +7,11 @@ import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
+	"github.com/allodhq/allod/internal/cloud/act"
+	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
+	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -48,8 +52,11 @@ import (
 	"github.com/allodhq/allod/wire/ai/signing"
 	"github.com/allodhq/allod/wire/ai/succession"
 	"github.com/allodhq/allod/wire/ai/weburl"
+	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
+	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/spark"
 )
 
 // All returns every register, in the order of the documents.
@@ -99,8 +106,15 @@ func All() []refusal.Registry {
 		weburl.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		zone.Kinds,
 		canon.Kinds,
+		page.Kinds,
 		cloudstore.Kinds,
+		who.Kinds,
+		act.Kinds,
+		cloudnodes.Kinds,
 		handshake.Kinds,
+		enroll.Kinds,
+		spark.Kinds,
 	}
 }

@@ -1,6 +1,9 @@
 package zone
 
-import "time"
+import (
+	"encoding/base64"
+	"time"
+)
 
 // Release is the release of the contract, and with it the protocol version: there
 // is no other version number anywhere in it (F02, decision O14).
@@ -20,7 +23,35 @@ const (
 	MaxDepth = 16
 	// MaxValues is how many values a message holds at most.
 	MaxValues = 1 << 15
+	// MaxPage is how many entries one answer lists at most. The answer's nextCursor
+	// says where the next page begins.
+	MaxPage = 256
+	// MaxCursor is the longest cursor, in bytes.
+	MaxCursor = 256
+	// MaxToken is the longest token of a person or a machine, in bytes.
+	MaxToken = 2048
 )
+
+// Identity is the proof by which a person or a machine asks: the member identity of
+// a request. It holds a token and nothing else; who that is, and what they may do,
+// is for the server to find out (decision O13).
+type Identity struct{ JWT Secret }
+
+// Cursor says where the next page of a list begins. Only the server that made one
+// knows what it means. "" is the beginning in a request and the end in an answer;
+// both are null in a message.
+type Cursor string
+
+// After is the cursor of the page that begins behind an entry, by the key that the
+// list is in the order of, of at most 192 bytes.
+func After(key string) Cursor { return Cursor(base64.RawURLEncoding.EncodeToString([]byte(key))) }
+
+// Key is the key that a cursor was made of, and "" at the beginning. It reports
+// false for a text that [After] does not make.
+func (c Cursor) Key() (string, bool) {
+	key, err := base64.RawURLEncoding.Strict().DecodeString(string(c))
+	return string(key), err == nil && After(string(key)) == c
+}
 
 // Identifiers. Each is a text that [ValidID] knows (decision O11) and is unique
 // among its kind at one controller.
@@ -79,6 +110,7 @@ type Codec[T any] interface {
 	// as "<path> <words>" (decision O08); an empty list means that it is one. path is
 	// what the message is called, "value" where it is empty.
 	Reasons(src []byte, path string) []string
-	// Append writes a message behind dst. It refuses to write what Read would refuse.
+	// Append writes a message behind dst, in its one form. It refuses to write what Read
+	// would refuse, and then there are no bytes.
 	Append(dst []byte, v T) ([]byte, error)
 }

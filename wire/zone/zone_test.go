@@ -30,3 +30,22 @@ func TestMillis(t *testing.T) {
 		t.Errorf("Time is %v", got)
 	}
 }
+
+func TestCursor(t *testing.T) {
+	for key, want := range map[string]zone.Cursor{"": "", "main": "bWFpbg", "a.b_c-d": "YS5iX2MtZA"} {
+		if got := zone.After(key); got != want {
+			t.Errorf("After(%q) is %q", key, got)
+		}
+		if got, ok := want.Key(); got != key || !ok {
+			t.Errorf("Key of %q is %q, %v", want, got, ok)
+		}
+	}
+	for _, bad := range []zone.Cursor{"bWFpbh", "bWFpbg==", "bWFp\nbg", "b", "bWFpb!"} {
+		if got, ok := bad.Key(); ok {
+			t.Errorf("%q is a cursor of %q", bad, got)
+		}
+	}
+	if longest := zone.After(strings.Repeat("x", 192)); len(longest) != zone.MaxCursor {
+		t.Errorf("the longest cursor has %d bytes", len(longest))
+	}
+}

@@ -37,11 +37,14 @@ type Member struct {
 
 // LoginLink lets whoever holds its code log in as an operator, once.
 type LoginLink struct {
-	Code      Hash
-	Operator  zone.OperatorID
-	CreatedAt zone.Millis
-	ExpiresAt zone.Millis
-	UsedAt    zone.Millis // 0 until then
+	Code     Hash
+	Operator zone.OperatorID
+	// Generation is the operator's when the link was made; a link of an earlier one
+	// is over, as its tokens are.
+	Generation int64
+	CreatedAt  zone.Millis
+	ExpiresAt  zone.Millis
+	UsedAt     zone.Millis // 0 until then
 }
 
 // Cluster is nodes that work together.
@@ -144,7 +147,7 @@ type Machine struct {
 
 // Receipt is what was answered to a mutation, for whoever asks again (F07).
 type Receipt struct {
-	Scope  string // whose mutation ids these are: an organization, or "installation"
+	Scope  string // whose mutation ids these are: an organization's, or the installation's
 	ID     zone.MutationID
 	Input  canon.Sum // of the method and the whole request
 	Answer []byte    // JSON, without secrets

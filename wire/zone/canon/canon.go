@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -38,8 +39,11 @@ func form(src []byte, lim exact.Limits) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(src))
 	for {
 		token, err := d.ReadToken()
+		if err == io.EOF {
+			break
+		}
 		if err != nil {
-			break // the end
+			return nil, &exact.Problem{Rule: exact.ErrSyntax}
 		}
 		if token.Kind() == '0' && !whole(token.String()) {
 			return nil, ErrNumber
@@ -47,7 +51,7 @@ func form(src []byte, lim exact.Limits) ([]byte, error) {
 	}
 	v := jsontext.Value(bytes.Clone(src))
 	if err := v.Canonicalize(); err != nil {
-		return nil, exact.ErrSyntax.Because(err)
+		return nil, &exact.Problem{Rule: exact.ErrSyntax}
 	}
 	return v, nil
 }
@@ -82,14 +86,15 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 // IsZero reports whether s is the digest of no document.
 func (s Sum) IsZero() bool { return s == Sum{} }
 
-// ParseSum reads the text of a digest, in its one spelling.
+// ParseSum reads the text of a digest, in its one spelling. 64 zeros are no digest:
+// they are what is written by whoever forgot to compute one.
 func ParseSum(text string) (Sum, bool) {
 	var s Sum
 	if len(text) != hex.EncodedLen(len(s)) || !lowerHex(text) {
 		return Sum{}, false
 	}
 	_, err := hex.Decode(s[:], []byte(text))
-	return s, err == nil
+	return s, err == nil && !s.IsZero()
 }
 
 func lowerHex(s string) bool {
@@ -102,8 +107,11 @@ func lowerHex(s string) bool {
 }
 
 // Digest returns the digest of one JSON text in a domain (decision O02). It
-// returns what [JSON] does.
+// returns what [JSON] does, and refusal.Internal for the zero domain.
 func Digest(d Domain, src []byte) (Sum, error) {
+	if d == (Domain{}) {
+		return Sum{}, refusal.Internal
+	}
 	form, err := JSON(src)
 	if err != nil {
 		return Sum{}, err
@@ -116,7 +124,7 @@ func Digest(d Domain, src []byte) (Sum, error) {
 }
 
 // Of returns the digest of a message in a domain. It returns what writing the
-// message does, and ErrNumber.
+// message and [Digest] do.
 func Of[T any](d Domain, c zone.Codec[T], v T) (Sum, error) {
 	src, err := c.Append(nil, v)
 	if err != nil {

@@ -1,7 +1,8 @@
 package canon
 
 // Domain keeps digests and signatures of one kind of document apart from those of
-// all others. Only this package makes one, so that two kinds never share one.
+// all others. Only this package makes one, so that two kinds never share one. The
+// zero value is none, and nothing has a digest or a signature in it.
 type Domain struct{ name string }
 
 // String is the domain as it goes into a digest.

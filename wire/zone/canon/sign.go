@@ -13,6 +13,9 @@ import (
 // envelope is what is signed: an object of the domain, the authority that signs
 // and the document (F05). The two are JSON texts.
 func envelope(d Domain, authority, document []byte) ([]byte, error) {
+	if d == (Domain{}) {
+		return nil, refusal.Internal
+	}
 	// Each must be one value of its own, or it could say a member of the envelope.
 	for _, part := range [][]byte{authority, document} {
 		if _, err := exact.Parse(part, codec.Limits); err != nil {
@@ -28,7 +31,8 @@ func envelope(d Domain, authority, document []byte) ([]byte, error) {
 
 // Sign signs a document, a JSON text, in the name of an authority, another one.
 // The signature is base64url without padding (decision O05). key must be an Ed25519
-// key. It returns what [JSON] does, and the key's own error.
+// key. It returns what [JSON] does, refusal.Internal for another key and for the
+// zero domain, and the key's own error.
 func Sign(key crypto.Signer, d Domain, authority, document []byte) (string, error) {
 	text, err := envelope(d, authority, document)
 	if err != nil {
@@ -45,7 +49,8 @@ func Sign(key crypto.Signer, d Domain, authority, document []byte) (string, erro
 }
 
 // Verify returns nil where signature is the key's over the document in the name of
-// the authority. It returns ErrSignature, and what [JSON] does.
+// the authority. It returns ErrSignature, what [JSON] does, and refusal.Internal for
+// the zero domain.
 func Verify(key ed25519.PublicKey, d Domain, authority, document []byte, signature string) error {
 	text, err := envelope(d, authority, document)
 	if err != nil {

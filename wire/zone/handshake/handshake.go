@@ -127,29 +127,39 @@ func Validate(src []byte, path string) []string { return OfferCodec.Reasons(src,
 
 // ValidateOn lists the same about the member "protocol" of a body.
 func ValidateOn(body []byte, path string) []string {
-	v, err := exact.Parse(body, codec.Limits)
-	if err != nil {
-		return codec.Unreadable(err, path)
-	}
-	if path == "" {
-		path = "value"
-	}
-	offer, _ := v.Member(Member)
-	return codec.Reasons(codec.Shape(OfferCodec).Problems(offer), path+"."+Member)
+	_, reasons := read(body, path)
+	return reasons
 }
 
 // Read reads the offer of a body and looks at nothing else in it. It returns
 // ErrOffer with every reason.
 func Read(body []byte) (Offer, error) {
-	if reasons := ValidateOn(body, ""); len(reasons) > 0 {
+	offer, reasons := read(body, "")
+	if len(reasons) > 0 {
 		return Offer{}, ErrOffer.With(strings.Join(reasons, "; ") + ".")
 	}
+	return offer, nil
+}
+
+// read parses the body once, so that what is judged is what is returned.
+func read(body []byte, path string) (Offer, []string) {
 	v, err := exact.Parse(body, codec.Limits)
 	if err != nil {
-		return Offer{}, err
+		return Offer{}, codec.Unreadable(err, path)
+	}
+	if path == "" {
+		path = "value"
 	}
 	v, _ = v.Member(Member)
-	return codec.Shape(OfferCodec).From(v)
+	shape := codec.Shape(OfferCodec)
+	if reasons := codec.Reasons(shape.Problems(v), path+"."+Member); len(reasons) > 0 {
+		return Offer{}, reasons
+	}
+	offer, err := shape.From(v)
+	if err != nil {
+		return Offer{}, codec.Unreadable(err, path)
+	}
+	return offer, nil
 }
 
 // Negotiate returns nil where a local and a remote side go together, and else a

@@ -11,20 +11,32 @@ import (
 // Limits bound a message before it is read.
 var Limits = exact.Limits{Bytes: zone.MaxBytes, Depth: zone.MaxDepth, Values: zone.MaxValues}
 
-// Of makes a codec of what Fields of a shape says. It panics never; the shape
-// refuses unknown members.
+// Of makes a codec of what Fields of a shape says. The shape refuses unknown
+// members.
 func Of[T any](fields func(o *exact.Object, v *T)) zone.Codec[T] {
 	return codec[T]{exact.Shape[T]{Fields: fields}}
 }
 
-// Shape is the shape of a codec that this package made.
+// Shape is the shape of a codec. It panics for one that this package did not make;
+// all codecs below wire/zone are made here, before a program starts.
 func Shape[T any](c zone.Codec[T]) exact.Shape[T] { return c.(codec[T]).shape }
 
 type codec[T any] struct{ shape exact.Shape[T] }
 
 func (c codec[T]) Read(src []byte) (T, error) { return c.shape.Read(src, Limits) }
 
-func (c codec[T]) Append(dst []byte, v T) ([]byte, error) { return c.shape.Append(dst, v) }
+// Append asks of the whole text what Read does: a shape bounds each member, but not
+// how many bytes and values they make together.
+func (c codec[T]) Append(dst []byte, v T) ([]byte, error) {
+	out, err := c.shape.Append(dst, v)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := exact.Parse(out[len(dst):], Limits); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c codec[T]) Reasons(src []byte, path string) []string {
 	v, err := exact.Parse(src, Limits)

@@ -2,6 +2,7 @@ package member
 
 import (
 	"crypto/sha256"
+	"strings"
 
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/wire/zone"
@@ -49,4 +50,63 @@ func Sum(o *exact.Object, name string, p *canon.Sum) {
 // Protocol is the offer of the side that sends the message (F03).
 func Protocol(o *exact.Object, p *handshake.Offer) {
 	exact.Sub(o, handshake.Member, p, codec.Shape(handshake.OfferCodec))
+}
+
+// Secret is a text of at most max bytes that proves something, as ok knows it; need
+// says in a few words what that is.
+func Secret(o *exact.Object, name string, p *zone.Secret, max int, need string, ok func(s string) bool) {
+	text := ""
+	if o.Writing() {
+		text = p.Reveal()
+	}
+	exact.Spelled(o, name, &text, max, need, ok)
+	if !o.Writing() && !o.Failed() {
+		*p = zone.Conceal(text)
+	}
+}
+
+// Identity is whose proof a request carries: exactly a token (decision O13).
+func Identity(o *exact.Object, p *zone.Identity) {
+	exact.Sub(o, "identity", p, exact.Shape[zone.Identity]{Fields: func(o *exact.Object, i *zone.Identity) { JWT(o, "jwt", &i.JWT) }})
+}
+
+// JWT is a token: three parts of base64url with a dot between them (RFC 7519).
+func JWT(o *exact.Object, name string, p *zone.Secret) {
+	Secret(o, name, p, zone.MaxToken, "a token of at most 2048 bytes", func(s string) bool {
+		parts := strings.Split(s, ".")
+		for _, part := range parts {
+			if part == "" || !urlSafe(part) {
+				return false
+			}
+		}
+		return len(parts) == 3
+	})
+}
+
+// Cursor is where a page begins, or null.
+func Cursor(o *exact.Object, name string, p *zone.Cursor) {
+	OrNull(o, name, p, func(o *exact.Object, name string, p *zone.Cursor) {
+		exact.Spelled(o, name, p, zone.MaxCursor, "a cursor of an answer, or null", func(s string) bool { return s != "" && urlSafe(s) })
+	})
+}
+
+// OrNull is a required member that is null, kept as the zero value, or what field
+// makes of it.
+func OrNull[T comparable](o *exact.Object, name string, p *T, field func(o *exact.Object, name string, p *T)) {
+	var zero T
+	v := exact.Opt[T]{Set: true, Null: *p == zero, V: *p}
+	exact.Nullable(o, name, &v, field)
+	*p = v.V
+}
+
+// urlSafe reports whether s has the letters of base64url and no others.
+func urlSafe(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,220 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/zone/frame"
+)
+
+// What this package refuses.
+var (
+	ErrSystem = refusal.NewKind("control-system", 501,
+		"The control socket of a node works on Linux only.",
+		"Run the node on Linux.")
+	ErrPath = refusal.NewKind("control-path", 400,
+		"The path of the control socket cannot be used: it is relative, not in its shortest form, or longer than 107 bytes.",
+		"Give a short absolute path, as the default is; the kernel takes no longer one.")
+	ErrListen = refusal.NewKind("control-listen", 500,
+		"The control socket cannot be made.",
+		"Check that the folder exists or can be made, that this user owns it, and that nothing else lies at the socket's path.")
+	ErrInUse = refusal.NewKind("control-in-use", 409,
+		"Another process answers on the control socket.",
+		"Stop it first. If it is a service, use its own command to do so.")
+	ErrUser = refusal.NewKind("control-user", 403,
+		"The control socket must belong to the user whose requests it takes, and this process is another user's.",
+		"Start the node as root, or name this user.")
+	ErrPeer = refusal.NewKind("control-peer", 403,
+		"The process at the other end of the control socket belongs to another user.",
+		"Ask as the user that the node runs as, which is root.")
+	ErrSilent = refusal.NewKind("control-no-answer", 503,
+		"Nobody answers on the control socket, or the answer did not come in time.",
+		"Check that the node runs, wait a moment if it is just starting, and look in its log.")
+	ErrMessage = refusal.NewKind("control-message", 400,
+		"The frame on the control socket is not the message that belongs there.",
+		"Use the same version on both sides of the socket.")
+	ErrMethod = refusal.NewKind("control-method", 404,
+		"The other side of the control socket does not know this method.",
+		"Use the same version on both sides of the socket.")
+	ErrAnswer = refusal.NewKind("control-answer", 500,
+		"The answer cannot be sent: it is no JSON value, or larger than an answer may be.",
+		"Report this; what was asked may have been done.")
+	ErrRefused = refusal.NewKind("control-refused", 400,
+		"The other side of the control socket refused the request.",
+		"Look at the name of its refusal, and in its log.")
+)
+
+// Kinds are this package's refusals.
+var Kinds = refusal.Registry{Title: "The control socket of a node", Kinds: []*refusal.Kind{
+	ErrSystem, ErrPath, ErrListen, ErrInUse, ErrUser, ErrPeer, ErrSilent, ErrMessage, ErrMethod, ErrAnswer, ErrRefused,
+}}
+
+// The bounds of a message.
+const (
+	// MaxMethod is the longest name of a method, in bytes.
+	MaxMethod = 64
+	// MaxText is the longest text of an error, in UTF-16 code units.
+	MaxText = 4096
+	// maxCode is the longest name of a refusal.
+	maxCode = 128
+	// maxDepth and maxValues bound what a frame can make its reader keep. An
+	// enrollment is three levels deep and has some dozens of values.
+	maxDepth  = 16
+	maxValues = 2048
+)
+
+// Handler answers one request. request is one JSON value and is the handler's to
+// keep; response must be one as well. ctx ends with the exchange's deadline, and
+// when the server ends. An error that is an [*Error] is sent as it is, any other
+// one as the refusal that it is: by name, and [refusal.Internal] where it has none.
+type Handler func(ctx context.Context, method string, request []byte) (response []byte, err error)
+
+// Methods is a handler that has one function for each method. For any other method
+// it returns [ErrMethod].
+type Methods map[string]func(ctx context.Context, request []byte) (response []byte, err error)
+
+// Handle is a [Handler].
+func (m Methods) Handle(ctx context.Context, method string, request []byte) ([]byte, error) {
+	f, ok := m[method]
+	if !ok {
+		return nil, ErrMethod
+	}
+	return f(ctx, request)
+}
+
+// Error is a refusal as it travels (decision O07). Match on Code and on nothing
+// else.
+type Error struct {
+	// Text is "<name>: <reason>", of at most [MaxText] UTF-16 code units.
+	Text string
+	// Data is one JSON value, or nil.
+	Data []byte
+	// Code is the refusal's name as Data has it in its member code, or "". It is
+	// read, and not sent besides.
+	Code string
+}
+
+// Error is the text.
+func (e *Error) Error() string { return e.Text }
+
+type ask struct {
+	method  string
+	request []byte
+}
+
+var askShape = exact.Shape[ask]{Fields: func(o *exact.Object, a *ask) {
+	exact.Text(o, "method", &a.method, 1, MaxMethod)
+	exact.Raw(o, "request", &a.request)
+}}
+
+type answer struct {
+	response []byte
+	err      *Error
+}
+
+var answerShape = exact.Shape[answer]{Fields: func(o *exact.Object, a *answer) {
+	exact.OptRaw(o, "response", &a.response)
+	exact.OptSub(o, "error", &a.err, errorShape)
+	if !o.Failed() && (a.response == nil) == (a.err == nil) {
+		o.Fail(exact.ErrUnknown, "a response or an error")
+	}
+}}
+
+var errorShape = exact.Shape[Error]{Fields: func(o *exact.Object, e *Error) {
+	exact.Text(o, "text", &e.Text, 1, MaxText)
+	exact.OptRaw(o, "data", &e.Data)
+}}
+
+// code is the part of an error's data that decides anything.
+type code struct{ code string }
+
+var codeShape = exact.Shape[code]{Unknown: exact.Drop, Fields: func(o *exact.Object, c *code) {
+	exact.Text(o, "code", &c.code, 1, maxCode)
+}}
+
+func limits(size int) exact.Limits {
+	return exact.Limits{Bytes: size, Depth: maxDepth, Values: maxValues}
+}
+
+// appendAsk returns the frame of a request. It returns [ErrMessage], and the
+// refusals of package frame.
+func appendAsk(a ask) ([]byte, error) {
+	body, err := askShape.Append(nil, a)
+	if err == nil && len(body) <= frame.MaxRequest {
+		_, err = exact.Parse(body, limits(frame.MaxRequest)) // the reader's bounds hold for what is sent
+	}
+	if err != nil {
+		return nil, ErrMessage.Because(err)
+	}
+	return frame.Append(nil, body, frame.MaxRequest)
+}
+
+// readAsk reads the value of a request's frame. It returns [ErrMessage].
+func readAsk(body []byte) (ask, error) {
+	a, err := askShape.Read(body, limits(frame.MaxRequest))
+	if err != nil {
+		return ask{}, ErrMessage.Because(err)
+	}
+	return a, nil
+}
+
+// appendAnswer returns the frame of what a handler returned. What cannot be sent
+// becomes [ErrAnswer], which can.
+func appendAnswer(response []byte, failed error) ([]byte, error) {
+	f, err := answerFrame(response, failed)
+	if err == nil {
+		return f, nil
+	}
+	f, again := answerFrame(nil, ErrAnswer)
+	if again != nil {
+		return nil, again // cannot be: it is short, and our own
+	}
+	return f, ErrAnswer.Because(err)
+}
+
+func answerFrame(response []byte, failed error) ([]byte, error) {
+	a := answer{response: response}
+	if failed != nil {
+		a = answer{err: travelling(failed)}
+	}
+	body, err := answerShape.Append(nil, a)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := exact.Parse(body, limits(frame.MaxResponse)); err != nil {
+		return nil, err // the reader would refuse it
+	}
+	return frame.Append(nil, body, frame.MaxResponse)
+}
+
+// travelling is the error as it is sent.
+func travelling(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) && e != nil {
+		return e
+	}
+	r := refusal.From(err)
+	data, err := codeShape.Append(nil, code{r.Kind().Name()})
+	if err != nil {
+		return &Error{Text: r.Error()} // cannot be: a kind's name is short ASCII
+	}
+	return &Error{Text: r.Error(), Data: data}
+}
+
+// readAnswer reads the value of an answer's frame. It returns [ErrRefused] with an
+// [*Error] as its cause, and [ErrMessage].
+func readAnswer(body []byte) ([]byte, error) {
+	a, err := answerShape.Read(body, limits(frame.MaxResponse))
+	if err != nil {
+		return nil, ErrMessage.Because(err)
+	}
+	if a.err == nil {
+		return a.response, nil
+	}
+	if c, err := codeShape.Read(a.err.Data, limits(frame.MaxResponse)); err == nil {
+		a.err.Code = c.code
+	}
+	return nil, ErrRefused.Because(a.err)
+}
