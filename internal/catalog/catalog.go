@@ -6,11 +6,16 @@ package catalog
 import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
+	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
+	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
 	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
+	"github.com/allodhq/allod/internal/cloud/people"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
@@ -22,6 +27,13 @@ import (
 	"github.com/allodhq/allod/internal/gateway"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
+	"github.com/allodhq/allod/internal/node/authority"
+	"github.com/allodhq/allod/internal/node/bundle"
+	nodecontrol "github.com/allodhq/allod/internal/node/control"
+	"github.com/allodhq/allod/internal/node/host"
+	"github.com/allodhq/allod/internal/node/keep"
+	nodepallet "github.com/allodhq/allod/internal/node/pallet"
+	nodespark "github.com/allodhq/allod/internal/node/spark"
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/allowlist"
 	modelserver "github.com/allodhq/allod/internal/runner/backend"
@@ -55,7 +67,9 @@ import (
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/enroll"
+	"github.com/allodhq/allod/wire/zone/frame"
 	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/rpc"
 	"github.com/allodhq/allod/wire/zone/spark"
 )
 
@@ -91,6 +105,9 @@ func All() []refusal.Registry {
 		confine.Kinds,
 		service.Kinds,
 		doctor.Kinds,
+		nodecontrol.Kinds,
+		host.Kinds,
+		bundle.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
@@ -104,17 +121,28 @@ func All() []refusal.Registry {
 		succession.Kinds,
 		backend.Kinds,
 		weburl.Kinds,
+		frame.Kinds,
 		exact.Kinds,
 		database.Kinds,
 		zone.Kinds,
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		people.Kinds,
+		token.Kinds,
 		who.Kinds,
 		act.Kinds,
+		cloudcluster.Kinds,
+		cloudmachine.Kinds,
 		cloudnodes.Kinds,
+		authority.Kinds,
+		keep.Kinds,
+		nodepallet.Kinds,
+		nodespark.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,
 		spark.Kinds,
+		rpc.Kinds,
+		carrier.Kinds,
 	}
 }

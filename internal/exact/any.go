@@ -39,6 +39,9 @@ func detached(nodes []node, at int) Value {
 	return Value{nodes: own}
 }
 
+// IsZero reports whether v is no value at all, as that of an absent member.
+func (v Value) IsZero() bool { return v.nodes == nil }
+
 // IsNull reports whether v is the JSON null.
 func (v Value) IsNull() bool { return v.kind() == 'n' }
 

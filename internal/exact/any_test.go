@@ -56,11 +56,11 @@ func TestValueTellsWhatItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.IsNull() != want.null || v.IsObject() != want.object || v.Len() != want.len {
+		if v.IsNull() != want.null || v.IsObject() != want.object || v.Len() != want.len || v.IsZero() {
 			t.Errorf("%s: null %v, object %v, len %d", in, v.IsNull(), v.IsObject(), v.Len())
 		}
 	}
-	if v := (exact.Value{}); v.IsNull() || v.IsObject() || v.Len() != 0 || v.Append(nil) != nil {
+	if v := (exact.Value{}); !v.IsZero() || v.IsNull() || v.IsObject() || v.Len() != 0 || v.Append(nil) != nil {
 		t.Error("no value is something")
 	}
 }

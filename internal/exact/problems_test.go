@@ -85,6 +85,53 @@ func TestProblemsNamesEveryOne(t *testing.T) {
 	}
 }
 
+// TestProblemsJudgesEachObjectByItself has a rule between the members of an object,
+// which nothing outside of that object keeps from being looked at.
+func TestProblemsJudgesEachObjectByItself(t *testing.T) {
+	type span struct{ From, To int64 }
+	spans := exact.Shape[span]{Fields: func(o *exact.Object, s *span) {
+		exact.Whole(o, "from", &s.From, 0, 0)
+		exact.Whole(o, "to", &s.To, 0, 0)
+		if !o.Failed() && s.From > s.To {
+			o.Fail(exact.ErrRange, "a span that does not end before it begins")
+		}
+	}}
+	type two struct {
+		Name string
+		A, B span
+	}
+	both := exact.Shape[two]{Fields: func(o *exact.Object, v *two) {
+		exact.Text(o, "name", &v.Name, 1, 4)
+		exact.Sub(o, "a", &v.A, spans)
+		exact.Sub(o, "b", &v.B, spans)
+		if !o.Failed() && v.A != v.B {
+			o.Fail(exact.ErrRange, "twice the same span")
+		}
+	}}
+	for _, c := range []struct{ in, want string }{
+		{`{"name":"n","a":{"from":1,"to":2},"b":{"from":1,"to":2}}`, ``},
+		{`{"name":"","a":{"from":2,"to":1},"b":{"from":2,"to":1}}`, `json-range name; json-range a; json-range b`},
+		{`{"name":"n","a":{"from":2,"to":-1},"b":{"from":2,"to":1}}`, `json-range a.to; json-range b`},
+		{`{"name":"n","a":{"from":1,"to":1},"b":{"from":2,"to":2}}`, `json-range `},
+		{`{"name":"","a":{"from":1,"to":1},"b":{"from":2,"to":2}}`, `json-range name`},
+	} {
+		v, err := exact.Parse([]byte(c.in), small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range both.Problems(v) {
+			got = append(got, p.Rule.Name()+" "+p.Path)
+		}
+		if s := strings.Join(got, "; "); s != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.in, s, c.want)
+		}
+		if _, err := both.From(v); (err == nil) != (c.want == "") {
+			t.Errorf("%s: From says %v", c.in, err)
+		}
+	}
+}
+
 func TestNullableAndFloatAreWrittenAsRead(t *testing.T) {
 	for _, in := range []string{
 		`{"leaf":{"name":"ab","load":0.5},"maybe":null,"list":[],"kind":"a"}`,

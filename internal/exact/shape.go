@@ -39,6 +39,7 @@ type Object struct {
 	at   int32 // reading: index of the object's node
 	next int32 // reading: index behind the member that was found last
 	seen int32 // reading: members named so far
+	from int   // reading: how many problems there were before this object
 	some bool
 }
 
@@ -141,7 +142,7 @@ func (s Shape[T]) read(c *codec, at int, v *T) {
 		c.fail(ErrType, "an object")
 		return
 	}
-	o := Object{c: c, at: int32(at), next: int32(at) + 1}
+	o := Object{c: c, at: int32(at), next: int32(at) + 1, from: len(c.problems)}
 	s.Fields(&o, v)
 	if c.err == nil && s.Unknown == Refuse && o.seen != n.size {
 		c.fail(ErrUnknown, "")
@@ -175,9 +176,10 @@ func (c *codec) fail(rule *refusal.Kind, need string) {
 // Writing reports whether the object is on its way out.
 func (o *Object) Writing() bool { return o.c.writing }
 
-// Failed reports whether a problem was already found, after which values read
-// so far mean nothing.
-func (o *Object) Failed() bool { return o.c.err != nil || len(o.c.problems) > 0 }
+// Failed reports whether a problem was already found in the object, after which
+// the values read so far mean nothing. Where [Shape.Problems] goes on after a
+// problem elsewhere, the object is still judged.
+func (o *Object) Failed() bool { return o.c.err != nil || len(o.c.problems) > o.from }
 
 // Fail refuses the object by a rule of the shape's own, as a condition between
 // members. need says in a few words what was needed.

@@ -38,6 +38,7 @@ var places = []struct {
 	{"internal/killpoint", kernel},
 	{"internal/configfile", kernel},
 	{"internal/backup", kernel},
+	{"internal/carrier", kernel},
 	{"internal/tty", kernel},
 
 	{"site/...", party},

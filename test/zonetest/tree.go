@@ -13,7 +13,7 @@ import (
 // node is one value of a text, which a test changes in place and writes again.
 type node struct {
 	kind     jsontext.Kind // as in jsontext, with 't' for false too
-	raw      string        // a scalar as it is written
+	raw      string        // a scalar, or what stands in for a value, as it is written
 	names    []string      // of an object's members, in their order
 	children []*node       // of an object or a list
 }
@@ -62,28 +62,23 @@ func parseValue(d *jsontext.Decoder) (*node, error) {
 }
 
 // text writes a value; quote writes the names.
-func (n *node) text(quote func(string) string) string {
-	switch n.kind {
-	case '{':
-		b := "{"
-		for i, child := range n.children {
-			if i > 0 {
-				b += ","
-			}
-			b += quote(n.names[i]) + ":" + child.text(quote)
-		}
-		return b + "}"
-	case '[':
-		b := "["
-		for i, child := range n.children {
-			if i > 0 {
-				b += ","
-			}
-			b += child.text(quote)
-		}
-		return b + "]"
+func (n *node) text(quote func(string) string) string { return string(n.append(nil, quote)) }
+
+func (n *node) append(b []byte, quote func(string) string) []byte {
+	if n.kind != '{' && n.kind != '[' || n.raw != "" {
+		return append(b, n.raw...)
 	}
-	return n.raw
+	b = append(b, byte(n.kind))
+	for i, child := range n.children {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if n.kind == '{' {
+			b = append(append(b, quote(n.names[i])...), ':')
+		}
+		b = child.append(b, quote)
+	}
+	return append(b, byte(n.kind)+2) // } is two behind {, and ] behind [
 }
 
 func plain(s string) string {
@@ -109,21 +104,27 @@ type place struct {
 	*node
 	path    string // where it is, as reasons name it: "jobs[3].name", or "" for the whole
 	generic string // the same for all entries of a list and of a map: "jobs[].name"
+	variety string // the same, but apart for each variety of an object that has them
 	free    bool   // it is an object whose names are free
 }
 
 // places lists a value and all that it holds, the outer before the inner.
-func places(n *node, maps []string) []place {
+func places(n *node, o Options) []place {
 	list := []place{{node: n}}
 	for i := 0; i < len(list); i++ {
 		p := &list[i]
-		p.free = p.kind == '{' && slices.Contains(maps, p.generic)
+		p.free = p.kind == '{' && slices.Contains(o.Maps, p.generic)
+		if by, has := o.Varieties[p.generic]; has && p.kind == '{' {
+			if at := slices.Index(p.names, by); at >= 0 {
+				p.variety += "{" + p.children[at].raw + "}"
+			}
+		}
 		for j, child := range p.children {
 			in := place{node: child}
 			if p.kind == '[' || p.free {
-				in.path, in.generic = p.path+"["+strconv.Itoa(j)+"]", p.generic+"[]"
+				in.path, in.generic, in.variety = p.path+"["+strconv.Itoa(j)+"]", p.generic+"[]", p.variety+"[]"
 			} else {
-				in.path, in.generic = dotted(p.path, p.names[j]), dotted(p.generic, p.names[j])
+				in.path, in.generic, in.variety = dotted(p.path, p.names[j]), dotted(p.generic, p.names[j]), dotted(p.variety, p.names[j])
 			}
 			list = append(list, in)
 			p = &list[i] // the list may have moved

@@ -91,7 +91,21 @@ func of[T any](shape exact.Shape[T], lim exact.Limits) fake[T] {
 
 var limits = exact.Limits{Bytes: zone.MaxBytes, Depth: zone.MaxDepth, Values: zone.MaxValues}
 
+// either has other members for each kind.
+type either struct{ Kind, A, B string }
+
+var eithers = []string{`{"kind":"a","a":"x"}`, `{"kind":"b","b":"y"}`}
+
 func TestF04AGoodCodecPasses(t *testing.T) {
+	ExactWith[either](t, of(exact.Shape[either]{Fields: func(o *exact.Object, e *either) {
+		exact.Word(o, "kind", &e.Kind, []string{"a", "b"})
+		switch e.Kind {
+		case "a":
+			exact.Text(o, "a", &e.A, 1, 4)
+		case "b":
+			exact.Text(o, "b", &e.B, 1, 4)
+		}
+	}}, limits), Options{Varieties: map[string]string{"": "kind"}}, eithers...)
 	ExactWith[sample](t, of(samples, limits), maps, golden...)
 	Exact(t, handshake.OfferCodec, `{"interfacesVersion":"32.1.0","minimumPeerVersion":"32.0.0"}`)
 }
@@ -215,6 +229,21 @@ func TestF04ABadCodecIsCaught(t *testing.T) {
 		check[sample](&r, c.codec, maps, c.golden)
 		if all := strings.Join(r.said, "\n"); !strings.Contains(all, c.want) {
 			t.Errorf("%s: the check does not say %q but %.1000s", c.name, c.want, all)
+		}
+	}
+	// Without varieties, a member that one of them lacks counts as optional in all.
+	lax := of(exact.Shape[either]{Fields: func(o *exact.Object, e *either) {
+		exact.Word(o, "kind", &e.Kind, []string{"a", "b"})
+		exact.OptText(o, "a", &e.A, 1, 4)
+		if e.Kind == "b" {
+			exact.Text(o, "b", &e.B, 1, 4)
+		}
+	}}, limits)
+	for want, o := range map[string]Options{"": {}, "without a in value is accepted": {Varieties: map[string]string{"": "kind"}}} {
+		var r recorder
+		check[either](&r, lax, o, eithers)
+		if all := strings.Join(r.said, "\n"); !strings.Contains(all, want) || want == "" && all != "" {
+			t.Errorf("varieties: the check does not say %q but %.1000s", want, all)
 		}
 	}
 	var r recorder

@@ -18,8 +18,8 @@ const (
 	// MaxBytes is the largest message where its family names no other bound, in
 	// bytes (decision O06).
 	MaxBytes = 1 << 20
-	// MaxDepth is the deepest nesting of a message; an object without objects in it
-	// has depth 1.
+	// MaxDepth is the deepest nesting of a message; an object or a list with no other
+	// in it has depth 1.
 	MaxDepth = 16
 	// MaxValues is how many values a message holds at most.
 	MaxValues = 1 << 15

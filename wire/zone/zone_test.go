@@ -1,9 +1,12 @@
 package zone_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/allodhq/allod/wire/zone"
 )
@@ -19,6 +22,26 @@ func TestValidID(t *testing.T) {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
+}
+
+// TestIDsAreThoseOfTheDecision compares with the expression of decision O11.
+func TestIDsAreThoseOfTheDecision(t *testing.T) {
+	decided := regexp.MustCompile(`^[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?$`)
+	draw := rapid.StringOfN(rapid.SampledFrom([]rune("az09._-A/ \n\x00\u00e9`{:@")), 0, 4, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw.Draw(t, "front") + strings.Repeat("a", rapid.SampledFrom([]int{0, 0, 1, 120, 124, 125, 126, 127, 128}).Draw(t, "long")) + draw.Draw(t, "end")
+		if rapid.Bool().Draw(t, "clean") {
+			s = strings.Map(func(r rune) rune {
+				if strings.ContainsRune("A/ \n\x00\u00e9`{:@", r) {
+					return '-'
+				}
+				return r
+			}, s)
+		}
+		if zone.ValidID(s) != decided.MatchString(s) {
+			t.Fatalf("%q is an identifier: %v, by the decision %v", s, zone.ValidID(s), decided.MatchString(s))
+		}
+	})
 }
 
 func TestMillis(t *testing.T) {

@@ -80,7 +80,7 @@ var BindRequestCodec zone.Codec[BindRequest] = codec.Of(func(o *exact.Object, r 
 // BindResponseCodec is the answer of bindPalletNodeEnrollment.
 var BindResponseCodec zone.Codec[BindResponse] = codec.Of(func(o *exact.Object, r *BindResponse) {
 	member.Sum(o, "enrollmentDigest", &r.EnrollmentDigest)
-	nodeOrNull(o, "nodeId", &r.NodeID)
+	member.OrNull(o, "nodeId", &r.NodeID, member.ID[zone.NodeID])
 })
 
 // ActivateRequestCodec is the request of activatePalletNodeEnrollment.

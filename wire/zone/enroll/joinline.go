@@ -50,10 +50,8 @@ const MaxJoinLine = MaxOrigin + len(joinPath) + JumpCodeText + 1 + 43
 //
 //	https://HOST:PORT/join#CODE.PIN
 //
-// It holds a secret, so it never prints, logs or marshals itself; see
-// [JoinLine.Text].
+// It holds a secret, which prints as a placeholder; see [JoinLine.Text].
 type JoinLine struct {
-	hidden
 	Origin Origin
 	Code   JumpCode
 	// Pin is that of the controller's own authority. Without one, a certificate
@@ -93,7 +91,7 @@ func (l JoinLine) Text() string {
 	if l.Origin.IsZero() || l.Code.IsZero() {
 		return ""
 	}
-	text := l.Origin.String() + joinPath + l.Code.Text()
+	text := l.Origin.String() + joinPath + l.Code.Reveal()
 	if !l.Pin.IsZero() {
 		text += "." + l.Pin.String()
 	}

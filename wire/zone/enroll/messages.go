@@ -108,7 +108,7 @@ var RequestCodec zone.Codec[Request] = codec.Of(func(o *exact.Object, r *Request
 	member.Protocol(o, &r.Protocol)
 	exact.Sub(o, "proposal", &r.Proposal, codec.Shape(ProposalCodec))
 	exact.Sub(o, "proof", &r.Proof, proofShape)
-	if !o.Failed() && canonical(reveal(r.Proof.text), JumpCodeBytes) != (r.Proof.kind == Bootstrap && r.Proposal.Fresh()) {
+	if !o.Failed() && canonical(r.Proof.Reveal(), JumpCodeBytes) != (r.Proof.kind == Bootstrap && r.Proposal.Fresh()) {
 		o.Fail(exact.ErrRange, "a request whose proof is a Jump code where a fresh node has no receipt, and else a bearer")
 	}
 })

@@ -2,6 +2,7 @@ package enroll
 
 import (
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/wire/zone/internal/member"
 )
 
 // ProofKind is how somebody shows the right to enroll.
@@ -17,36 +18,33 @@ const (
 )
 
 // Proof travels beside a proposal and is no part of its digest. It is as silent as
-// a [Bearer]. The zero value is none.
+// the secret in it. The zero value is none.
 type Proof struct {
-	hidden
+	secret
 	kind ProofKind
-	text func() string
 }
 
 // BootstrapByCode is the bootstrap proof of a fresh node.
-func BootstrapByCode(c JumpCode) Proof { return Proof{kind: Bootstrap, text: c.text} }
+func BootstrapByCode(c JumpCode) Proof { return Proof{c.secret, Bootstrap} }
 
 // BootstrapByBearer is the bootstrap proof of a node that adopts Pallet: the bearer
 // that Spark has so far.
-func BootstrapByBearer(b Bearer) Proof { return Proof{kind: Bootstrap, text: b.text} }
+func BootstrapByBearer(b Bearer) Proof { return Proof{b.secret, Bootstrap} }
 
 // PendingSparkProof is the proof by the bearer that Spark prepared.
-func PendingSparkProof(b Bearer) Proof { return Proof{kind: PendingSpark, text: b.text} }
+func PendingSparkProof(b Bearer) Proof { return Proof{b.secret, PendingSpark} }
 
 // Kind is the kind of proof, or "" for none.
 func (p Proof) Kind() ProofKind { return p.kind }
 
 // Hash is the hash of the secret, to look up which authority it belongs to.
-func (p Proof) Hash() CredentialHash { return hashOf(reveal(p.text)) }
+func (p Proof) Hash() CredentialHash { return hashOf(p.secret) }
 
 var proofShape = exact.Shape[Proof]{Fields: func(o *exact.Object, p *Proof) {
 	exact.Word(o, "kind", &p.kind, []ProofKind{Bootstrap, PendingSpark})
-	text := reveal(p.text)
-	exact.Spelled(o, "value", &text, BearerText, "a Jump code of 16 or a bearer of 43 base64url characters", func(s string) bool {
+	member.Secret(o, "value", &p.secret, BearerText, "a Jump code of 16 or a bearer of 43 base64url characters", func(s string) bool {
 		return canonical(s, BearerBytes) || canonical(s, JumpCodeBytes)
 	})
-	p.text = func() string { return text }
 }}
 
 // VerifyProof decides whether a proof counts for a proposal. receiptExists says
@@ -66,7 +64,7 @@ func VerifyProof(p Proposal, receiptExists bool, proof Proof) error {
 	switch proof.kind {
 	case Bootstrap:
 		// What makes the right is known from the proposal, and so is its length.
-		if canonical(reveal(proof.text), JumpCodeBytes) != p.Fresh() {
+		if canonical(proof.Reveal(), JumpCodeBytes) != p.Fresh() {
 			return ErrProof
 		}
 	case PendingSpark:

@@ -120,7 +120,7 @@ var ProposalCodec zone.Codec[Proposal] = codec.Of(func(o *exact.Object, p *Propo
 	exact.Spelled(o, "hostname", &p.Hostname, MaxHostname, "a host name of letters, digits and . - _ between them", ValidHostname)
 	member.ID(o, "enrollmentId", &p.EnrollmentID)
 	hashMember(o, "bootstrapProofHash", &p.BootstrapProofHash)
-	nodeOrNull(o, "nodeId", &p.NodeID)
+	member.OrNull(o, "nodeId", &p.NodeID, member.ID[zone.NodeID])
 	pair := []proposedEntry{{Spark, p.Spark}, {Pallet, p.Pallet}}
 	exact.List(o, "credentials", &pair, 2, 2, proposedShape)
 	if o.Failed() {
@@ -142,13 +142,6 @@ var ProposalCodec zone.Codec[Proposal] = codec.Of(func(o *exact.Object, p *Propo
 	}
 	p.Spark, p.Pallet = spark, pallet
 })
-
-// nodeOrNull is a node's identifier, or null where p is empty.
-func nodeOrNull(o *exact.Object, name string, p *zone.NodeID) {
-	v := exact.Opt[zone.NodeID]{Set: true, Null: *p == "", V: *p}
-	exact.Nullable(o, name, &v, member.ID[zone.NodeID])
-	*p = v.V
-}
 
 // Digest is the identity of a proposal: what the acknowledgement and Pallet's
 // confirmations bind to. The proof takes no part in it. It returns what writing

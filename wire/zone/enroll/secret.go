@@ -5,12 +5,13 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 
 	"github.com/allodhq/allod/internal/exact"
+	"github.com/allodhq/allod/wire/zone"
+	"github.com/allodhq/allod/wire/zone/internal/member"
 )
 
 // Sizes of the secrets and their texts, in bytes (F08, decision O22).
@@ -24,12 +25,9 @@ const (
 )
 
 // Bearer is the credential of one purpose of one node: whoever has it is that
-// program of that node. It never prints, logs or marshals itself, and cannot be
-// compared with ==. The zero value is none.
-type Bearer struct {
-	hidden
-	text func() string // a closure, so that reflection finds no bytes
-}
+// program of that node. It is a [zone.Secret] of one form, and as silent. The zero
+// value is none.
+type Bearer struct{ secret }
 
 // NewBearer makes a bearer of 32 bytes of rand. It returns rand's error.
 func NewBearer(rand io.Reader) (Bearer, error) {
@@ -37,7 +35,7 @@ func NewBearer(rand io.Reader) (Bearer, error) {
 	if err != nil {
 		return Bearer{}, err
 	}
-	return Bearer{text: text}, nil
+	return Bearer{text}, nil
 }
 
 // ParseBearer reads the text of a bearer, in its one spelling. It returns
@@ -46,29 +44,20 @@ func ParseBearer(text string) (Bearer, error) {
 	if !canonical(text, BearerBytes) {
 		return Bearer{}, ErrBearer
 	}
-	return Bearer{text: func() string { return text }}, nil
+	return Bearer{zone.Conceal(text)}, nil
 }
-
-// Text is the secret itself, as it travels, or "" for none. It is for sending and
-// for the node's own store, and for nothing else.
-func (b Bearer) Text() string { return reveal(b.text) }
 
 // Hash is what the controller keeps: the SHA-256 of the bearer's text, not of the
 // bytes behind it. It is the zero value for none.
-func (b Bearer) Hash() CredentialHash { return hashOf(b.Text()) }
+func (b Bearer) Hash() CredentialHash { return hashOf(b.secret) }
 
-// IsZero reports whether there is no bearer.
-func (b Bearer) IsZero() bool { return b.text == nil }
-
-// Equal compares in constant time. No bearer equals none.
+// Equal compares in constant time. It is false where one is none.
 func (b Bearer) Equal(c Bearer) bool { return b.Hash().Equal(c.Hash()) }
 
 // JumpCode is the one-time right to become a node: whoever has it can enroll a
-// machine once. It is as silent as a [Bearer]. The zero value is none.
-type JumpCode struct {
-	hidden
-	text func() string
-}
+// machine once. It is a [zone.Secret] of one form, and as silent. The zero value is
+// none.
+type JumpCode struct{ secret }
 
 // NewJumpCode makes a code of 12 bytes of rand. It returns rand's error.
 func NewJumpCode(rand io.Reader) (JumpCode, error) {
@@ -76,7 +65,7 @@ func NewJumpCode(rand io.Reader) (JumpCode, error) {
 	if err != nil {
 		return JumpCode{}, err
 	}
-	return JumpCode{text: text}, nil
+	return JumpCode{text}, nil
 }
 
 // ParseJumpCode reads the text of a code, in its one spelling. It returns
@@ -85,18 +74,12 @@ func ParseJumpCode(text string) (JumpCode, error) {
 	if !canonical(text, JumpCodeBytes) {
 		return JumpCode{}, ErrJumpCode
 	}
-	return JumpCode{text: func() string { return text }}, nil
+	return JumpCode{zone.Conceal(text)}, nil
 }
-
-// Text is the secret itself, or "" for none.
-func (c JumpCode) Text() string { return reveal(c.text) }
 
 // Hash is what the controller keeps and a fresh proposal names: the SHA-256 of the
 // code's text. It is the zero value for none.
-func (c JumpCode) Hash() CredentialHash { return hashOf(c.Text()) }
-
-// IsZero reports whether there is no code.
-func (c JumpCode) IsZero() bool { return c.text == nil }
+func (c JumpCode) Hash() CredentialHash { return hashOf(c.secret) }
 
 // CredentialHash is the SHA-256 of the text of a [Bearer] or a [JumpCode]. It is no
 // secret in itself, since neither can be guessed, but it stays out of logs and URLs
@@ -128,6 +111,8 @@ func (h CredentialHash) Equal(g CredentialHash) bool {
 	return subtle.ConstantTimeCompare(h.sum[:], g.sum[:]) == 1 && !h.IsZero()
 }
 
+const placeholder = "(hash)"
+
 // String is a placeholder.
 func (CredentialHash) String() string { return placeholder }
 
@@ -137,20 +122,19 @@ func (CredentialHash) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, pla
 // LogValue logs a placeholder.
 func (CredentialHash) LogValue() slog.Value { return slog.StringValue(placeholder) }
 
-func hashOf(text string) CredentialHash {
-	if text == "" {
+func hashOf(s zone.Secret) CredentialHash {
+	if s.IsZero() {
 		return CredentialHash{}
 	}
-	return CredentialHash{sha256.Sum256([]byte(text))}
+	return CredentialHash{s.Sum()}
 }
 
-func random(rand io.Reader, size int) (func() string, error) {
+func random(rand io.Reader, size int) (zone.Secret, error) {
 	b := make([]byte, size)
 	if _, err := io.ReadFull(rand, b); err != nil {
-		return nil, fmt.Errorf("enroll: no randomness: %w", err)
+		return zone.Secret{}, fmt.Errorf("enroll: no randomness: %w", err)
 	}
-	text := base64.RawURLEncoding.EncodeToString(b)
-	return func() string { return text }, nil
+	return zone.Conceal(base64.RawURLEncoding.EncodeToString(b)), nil
 }
 
 // canonical reports whether a text is the one base64url spelling of that many bytes.
@@ -162,49 +146,13 @@ func canonical(text string, size int) bool {
 	return err == nil && len(b) == size // Strict takes line breaks, and then there are fewer bytes
 }
 
-func reveal(text func() string) string {
-	if text == nil {
-		return ""
-	}
-	return text()
-}
-
-// hidden gives a secret its silence. The func makes == a compile error.
-type hidden struct{ _ [0]func() }
-
-const placeholder = "(withheld)"
-
-var errMarshal = errors.New("enroll: a secret is never marshalled")
-
-// String is a placeholder.
-func (hidden) String() string { return placeholder }
-
-// GoString is a placeholder.
-func (hidden) GoString() string { return placeholder }
-
-// Format prints a placeholder for every verb.
-func (hidden) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, placeholder) }
-
-// LogValue logs a placeholder.
-func (hidden) LogValue() slog.Value { return slog.StringValue(placeholder) }
-
-// MarshalJSON refuses.
-func (hidden) MarshalJSON() ([]byte, error) { return nil, errMarshal }
-
-// MarshalText refuses.
-func (hidden) MarshalText() ([]byte, error) { return nil, errMarshal }
-
-// MarshalBinary refuses. encoding/gob asks it too.
-func (hidden) MarshalBinary() ([]byte, error) { return nil, errMarshal }
+// secret is unexported as a field, so that only this package fills it.
+type secret = zone.Secret
 
 func bearerMember(o *exact.Object, name string, p *Bearer) {
-	text := p.Text()
-	exact.Spelled(o, name, &text, BearerText, "a bearer of 43 base64url characters", func(s string) bool {
+	member.Secret(o, name, &p.secret, BearerText, "a bearer of 43 base64url characters", func(s string) bool {
 		return canonical(s, BearerBytes)
 	})
-	if !o.Writing() {
-		*p, _ = ParseBearer(text)
-	}
 }
 
 func hashMember(o *exact.Object, name string, p *CredentialHash) {

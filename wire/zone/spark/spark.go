@@ -201,13 +201,13 @@ var RequestCodec zone.Codec[Request] = codec.Of(func(o *exact.Object, r *Request
 
 // bearer is a bearer as package enroll reads it.
 func bearer(o *exact.Object, name string, p *enroll.Bearer) {
-	text := p.Text()
-	exact.Spelled(o, name, &text, enroll.BearerText, "a bearer of 43 base64url characters", func(s string) bool {
+	secret := zone.Conceal(p.Reveal())
+	member.Secret(o, name, &secret, enroll.BearerText, "a bearer of 43 base64url characters", func(s string) bool {
 		_, err := enroll.ParseBearer(s)
 		return err == nil
 	})
 	if !o.Writing() {
-		*p, _ = enroll.ParseBearer(text)
+		*p, _ = enroll.ParseBearer(secret.Reveal())
 	}
 }
 

@@ -32,7 +32,8 @@ func Millis(o *exact.Object, name string, p *zone.Millis) { exact.Whole(o, name,
 // Counter is a generation, an epoch, a revision or a sequence: a whole number from 0.
 func Counter[N ~int64](o *exact.Object, name string, p *N) { exact.Whole(o, name, p, 0, 0) }
 
-// Sum is a digest.
+// Sum is a digest. The zero value, which is the digest of nothing, is refused both
+// ways.
 func Sum(o *exact.Object, name string, p *canon.Sum) {
 	text := ""
 	if o.Writing() {
