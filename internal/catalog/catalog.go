@@ -8,9 +8,12 @@ import (
 	"github.com/allodhq/allod/internal/backup"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
+	cloudcluster "github.com/allodhq/allod/internal/cloud/cluster"
+	cloudmachine "github.com/allodhq/allod/internal/cloud/machine"
 	cloudnodes "github.com/allodhq/allod/internal/cloud/nodes"
 	"github.com/allodhq/allod/internal/cloud/page"
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
@@ -23,6 +26,9 @@ import (
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/internal/node/authority"
+	"github.com/allodhq/allod/internal/node/bundle"
+	nodecontrol "github.com/allodhq/allod/internal/node/control"
+	"github.com/allodhq/allod/internal/node/host"
 	"github.com/allodhq/allod/internal/node/keep"
 	nodepallet "github.com/allodhq/allod/internal/node/pallet"
 	nodespark "github.com/allodhq/allod/internal/node/spark"
@@ -59,6 +65,7 @@ import (
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/canon"
 	"github.com/allodhq/allod/wire/zone/enroll"
+	"github.com/allodhq/allod/wire/zone/frame"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/spark"
 )
@@ -95,6 +102,9 @@ func All() []refusal.Registry {
 		confine.Kinds,
 		service.Kinds,
 		doctor.Kinds,
+		nodecontrol.Kinds,
+		host.Kinds,
+		bundle.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
 		backup.Kinds,
@@ -108,14 +118,18 @@ func All() []refusal.Registry {
 		succession.Kinds,
 		backend.Kinds,
 		weburl.Kinds,
+		frame.Kinds,
 		exact.Kinds,
 		database.Kinds,
 		zone.Kinds,
 		canon.Kinds,
 		page.Kinds,
 		cloudstore.Kinds,
+		token.Kinds,
 		who.Kinds,
 		act.Kinds,
+		cloudcluster.Kinds,
+		cloudmachine.Kinds,
 		cloudnodes.Kinds,
 		authority.Kinds,
 		keep.Kinds,

@@ -210,6 +210,10 @@ func (s *stmt) scan(into []any) error {
 // errPlace is a mistake in the calling code, or a row that another program wrote.
 var errPlace = errors.New("it is of another type than its place")
 
+// IsMisplaced reports whether err is that of a Scan that met a value of another type
+// than its place. Where the caller's places fit the schema, the row is damaged.
+func IsMisplaced(err error) bool { return errors.Is(err, errPlace) }
+
 func (s *stmt) scanOne(at int, into any) error {
 	kind := s.ColumnType(at)
 	switch p := into.(type) {

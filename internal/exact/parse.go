@@ -80,7 +80,7 @@ func find(nodes []node, at int, name string) int {
 // away.
 type node struct {
 	name []byte // the member's name as written, with quotes; nil outside objects
-	raw  []byte // the value as written
+	raw  []byte // the scalar as written; nil for objects and lists
 	kind jsontext.Kind
 	size int32 // number of children
 	next int32
@@ -158,7 +158,6 @@ func (p *parser) value(name []byte) error {
 		if _, err := p.dec.ReadToken(); err != nil {
 			return p.syntax(err)
 		}
-		start := p.dec.InputOffset() - 1 // the bracket is one byte
 		p.nodes = append(p.nodes, node{name: name, kind: kind})
 		var size int32
 		for {
@@ -180,7 +179,7 @@ func (p *parser) value(name []byte) error {
 		if _, err := p.dec.ReadToken(); err != nil {
 			return p.syntax(err)
 		}
-		p.nodes[at].size, p.nodes[at].raw = size, p.src[start:p.dec.InputOffset()]
+		p.nodes[at].size = size
 	default:
 		raw, err := p.scalar()
 		if err != nil {

@@ -40,12 +40,16 @@ var Kinds = refusal.Registry{Title: "Key files", Kinds: []*refusal.Kind{
 // mode lets the owner read and write, and nobody else.
 const mode fs.FileMode = 0o600
 
-// Create writes k to a new file at path with mode 0600 and returns once it is
-// on the disk. Of several processes that create the same path one wins; the
-// others get [ErrExists] and the file is the winner's, whole. A crash leaves
-// either no file or a whole one at path, and may leave a temporary file beside
-// it that holds the same keys; where the file system has no hard links, it may
-// leave a damaged file at path, which [Load] refuses.
+// Platform returns [ErrPlatform] where nothing here could keep a secret, for
+// packages whose libraries write key files themselves.
+func Platform() error {
+	if !protects {
+		return ErrPlatform
+	}
+	return nil
+}
+
+// Create writes k to a new file, as [CreateSecret] does.
 func Create[R key.Role](path string, k key.Keys[R]) error {
 	if !protects {
 		return ErrPlatform
@@ -53,6 +57,20 @@ func Create[R key.Role](path string, k key.Keys[R]) error {
 	content, err := key.MarshalFile(k)
 	if err != nil {
 		return err
+	}
+	return CreateSecret(path, content)
+}
+
+// CreateSecret writes content to a new file at path with mode 0600 and returns
+// once it is on the disk. Of several processes that create the same path one
+// wins; the others get [ErrExists] and the file is the winner's, whole. A crash
+// leaves either no file or a whole one at path, and may leave a temporary file
+// beside it that holds the same secret; where the file system has no hard links,
+// it may leave a damaged file at path. It returns [ErrPlatform], [ErrExists] and
+// [ErrUnreadable].
+func CreateSecret(path string, content []byte) error {
+	if !protects {
+		return ErrPlatform
 	}
 	temp, err := WriteTemp(path, content)
 	if err != nil {
@@ -80,41 +98,50 @@ func Create[R key.Role](path string, k key.Keys[R]) error {
 	return nil
 }
 
-// Load reads the key file at path. It returns [ErrAbsent], [ErrOpen] when others
-// can reach the file, [key.ErrFile] when its content is damaged, and
-// [ErrUnreadable] for the rest.
+// Load reads the key file at path. It returns [key.ErrFile] when its content is
+// damaged, and what [LoadSecret] returns.
 func Load[R key.Role](path string) (key.Keys[R], error) {
-	var none key.Keys[R]
+	content, err := LoadSecret(path, key.MaxFile)
+	if err != nil {
+		return key.Keys[R]{}, err
+	}
+	return key.ParseFile[R](content)
+}
+
+// LoadSecret reads at most limit bytes, and one more, which tells the caller that
+// the file is too long to be one. It returns [ErrPlatform], [ErrAbsent],
+// [ErrOpen] when others can reach the file, and [ErrUnreadable] for the rest.
+func LoadSecret(path string, limit int) ([]byte, error) {
 	if !protects {
-		return none, ErrPlatform
+		return nil, ErrPlatform
 	}
 	// Asked before opening, since opening a pipe would wait for a writer.
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return none, ErrAbsent
+		return nil, ErrAbsent
 	case err != nil:
-		return none, ErrUnreadable.Because(err)
+		return nil, ErrUnreadable.Because(err)
 	case !info.Mode().IsRegular():
-		return none, ErrUnreadable.With("The path is not a plain file.")
+		return nil, ErrUnreadable.With("The path is not a plain file.")
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|openWithoutWait, 0)
 	if err != nil {
-		return none, ErrUnreadable.Because(err)
+		return nil, ErrUnreadable.Because(err)
 	}
 	defer f.Close()
 	// Asked again of the open file, since the name may have changed hands.
 	if info, err = f.Stat(); err != nil {
-		return none, ErrUnreadable.Because(err)
+		return nil, ErrUnreadable.Because(err)
 	}
 	if Reached(info) {
-		return none, ErrOpen
+		return nil, ErrOpen
 	}
-	content, err := io.ReadAll(io.LimitReader(f, key.MaxFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
-		return none, ErrUnreadable.Because(err)
+		return nil, ErrUnreadable.Because(err)
 	}
-	return key.ParseFile[R](content)
+	return content, nil
 }
 
 // WriteTemp writes a secret, as [WriteNew] does, to a new file beside path, from

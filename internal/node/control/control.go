@@ -34,7 +34,7 @@ const (
 	// linger is how long, and maxDrain how many bytes, a server reads on after an
 	// answer that came before the request's end, so that a client that still
 	// writes can see the answer. Both are within the deadline.
-	linger   = time.Second
+	linger   = 250 * time.Millisecond
 	maxDrain = 2 * frame.MaxRequest
 	// pause is how long a server waits after it could not take a connection, as
 	// when the process has no descriptors left.
@@ -253,7 +253,7 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) (response []byte
 	if err != nil {
 		return nil, err, true
 	}
-	response, err = s.handler(ctx, a.method, a.request)
+	response, err = s.handler(ctx, a.method, a.request.Append(nil))
 	return response, err, true
 }
 
@@ -272,7 +272,7 @@ func Ask(ctx context.Context, path string, o Options, method string, request []b
 	case !usable(path):
 		return nil, ErrPath
 	}
-	out, err := appendAsk(ask{method, request})
+	out, err := appendAsk(method, request)
 	if err != nil {
 		return nil, err
 	}

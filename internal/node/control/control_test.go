@@ -122,7 +122,7 @@ var errOdd = errors.New("no name, and " + canary)
 
 // echo answers with what it got.
 func echo(_ context.Context, method string, request []byte) ([]byte, error) {
-	return slices.Concat([]byte(`{"method":"`+method+`","got": `), request, []byte("}")), nil
+	return slices.Concat([]byte(`{"method":"`+method+`", "got": `), request, []byte("}")), nil
 }
 
 // framed is a frame that is made by hand.
@@ -132,7 +132,7 @@ func framed(body string) string {
 
 func TestF10Exchange(t *testing.T) {
 	path := place(t)
-	secret := &control.Error{Text: "protocol-incompatible: no", Data: []byte(`{ "code":"protocol-incompatible", "refusing":{"x":[]}}`)}
+	secret := &control.Error{Text: "protocol-incompatible: no", Data: []byte(`{"code":"protocol-incompatible","refusing":{"x":[]}}`)}
 	logged := serve(t, path, control.Options{}, control.Methods{
 		"echo":    func(ctx context.Context, r []byte) ([]byte, error) { return echo(ctx, "echo", r) },
 		"named":   func(context.Context, []byte) ([]byte, error) { return nil, datadir.ErrWrite.Because(errOdd) },
@@ -141,8 +141,10 @@ func TestF10Exchange(t *testing.T) {
 		"textual": func(context.Context, []byte) ([]byte, error) { return nil, &control.Error{Text: "only text"} },
 		"both":    func(context.Context, []byte) ([]byte, error) { return []byte("1"), datadir.ErrRead },
 	}.Handle)
-	for _, request := range []string{`{"a" : 1}`, "null", `"` + canary + `"`, "[ ]"} {
-		if got, err := ask(t, path, "echo", request); err != nil || got != `{"method":"echo","got": `+request+`}` {
+	for request, want := range map[string]string{
+		` {"a" : 1} `: `{"a":1}`, "null": "null", `"` + canary + `"`: `"` + canary + `"`, "[ ]": "[]", `{"\u0061":1e3}`: `{"\u0061":1e3}`,
+	} {
+		if got, err := ask(t, path, "echo", request); err != nil || got != `{"method":"echo","got":`+want+`}` {
 			t.Errorf("%s: %s, %v", request, got, err)
 		}
 	}
@@ -517,7 +519,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Errorf("our own server lives: %v", err)
 	}
 	end := run(t, s)
-	if got, err := ask(t, path, "m", "1"); err != nil || got != `{"method":"m","got": 1}` {
+	if got, err := ask(t, path, "m", "1"); err != nil || got != `{"method":"m","got":1}` {
 		t.Errorf("%s, %v", got, err)
 	}
 	end()
@@ -649,7 +651,7 @@ func TestF10HostileServer(t *testing.T) {
 					return
 				}
 				defer conn.Close()
-				if got, err := frame.Read(conn, frame.MaxRequest); err != nil || string(got) != `{"method":"m","request":{"x": 1}}` {
+				if got, err := frame.Read(conn, frame.MaxRequest); err != nil || string(got) != `{"method":"m","request":{"x":1}}` {
 					t.Errorf("the request: %s, %v", got, err)
 				}
 				_, _ = io.WriteString(conn, c.bytes)

@@ -9,7 +9,8 @@
 //	{ "response": ... }   or   { "error": { "text": "...", "data": ... } }
 //
 // Package wire/zone/frame has the frames and their bounds. What request and
-// response are is the handler's; they pass through here byte for byte.
+// response are is the handler's; they pass through here as they are, but for white
+// space.
 //
 // Who may ask is decided by the kernel's word and by nothing in the bytes: the
 // socket is a file that only its owner can reach, in a folder that only its owner

@@ -29,32 +29,39 @@ func FuzzMessages(f *testing.F) {
 		}
 		return body
 	}
+	compact := func(t *testing.T, v []byte) []byte {
+		var b bytes.Buffer
+		if err := json.Compact(&b, v); err != nil {
+			t.Fatalf("%s: %v", v, err)
+		}
+		return b.Bytes()
+	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		if len(src) > 1000 { // what is written can be a little longer than what was read
 			return
 		}
-		src = bytes.Clone(src)
 		a, err := readAsk(src)
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrMessage) || a.request != nil {
+			if !errors.Is(err, ErrMessage) || there(a.request) {
 				t.Fatalf("an ask: %v", err)
 			}
 		default:
-			if a.method == "" || len(a.method) > 4*MaxMethod || !json.Valid(a.request) || !bytes.Contains(src, a.request) {
-				t.Fatalf("an ask: %+v", a)
+			request := a.request.Append(nil)
+			if a.method == "" || len(a.method) > 4*MaxMethod || !bytes.Contains(compact(t, src), request) {
+				t.Fatalf("an ask: %s, %s", a.method, request)
 			}
-			out, err := appendAsk(a)
+			out, err := appendAsk(a.method, request)
 			again, err2 := readAsk(unframed(t, out, err, frame.MaxRequest))
-			if err2 != nil || again.method != a.method || !bytes.Equal(again.request, a.request) {
-				t.Fatalf("an ask: %+v, then %+v, %v", a, again, err2)
+			if err2 != nil || again.method != a.method || !bytes.Equal(again.request.Append(nil), request) {
+				t.Fatalf("an ask: %s, %s, then %v", a.method, request, err2)
 			}
 		}
 		response, err := readAnswer(src)
 		var e *Error
 		switch {
 		case err == nil:
-			if !json.Valid(response) || !bytes.Contains(src, response) {
+			if !bytes.Contains(compact(t, src), response) {
 				t.Fatalf("an answer: %s", response)
 			}
 			out, err := appendAnswer(response, nil)

@@ -65,8 +65,8 @@ const (
 	maxValues = 2048
 )
 
-// Handler answers one request. request is one JSON value and is the handler's to
-// keep; response must be one as well. ctx ends with the exchange's deadline, and
+// Handler answers one request. request is one JSON value without white space and is
+// the handler's to keep; response must be one JSON value. ctx ends with the exchange's deadline, and
 // when the server ends. An error that is an [*Error] is sent as it is, any other
 // one as the refusal that it is: by name, and [refusal.Internal] where it has none.
 type Handler func(ctx context.Context, method string, request []byte) (response []byte, err error)
@@ -101,31 +101,40 @@ func (e *Error) Error() string { return e.Text }
 
 type ask struct {
 	method  string
-	request []byte
+	request exact.Value
 }
 
 var askShape = exact.Shape[ask]{Fields: func(o *exact.Object, a *ask) {
 	exact.Text(o, "method", &a.method, 1, MaxMethod)
-	exact.Raw(o, "request", &a.request)
+	exact.Any(o, "request", &a.request)
 }}
 
 type answer struct {
-	response []byte
-	err      *Error
+	response exact.Value
+	err      *refused
+}
+
+// refused is an [Error] as it is written.
+type refused struct {
+	text string
+	data exact.Value
 }
 
 var answerShape = exact.Shape[answer]{Fields: func(o *exact.Object, a *answer) {
-	exact.OptRaw(o, "response", &a.response)
-	exact.OptSub(o, "error", &a.err, errorShape)
-	if !o.Failed() && (a.response == nil) == (a.err == nil) {
+	exact.OptAny(o, "response", &a.response)
+	exact.OptSub(o, "error", &a.err, refusedShape)
+	if !o.Failed() && there(a.response) == (a.err != nil) {
 		o.Fail(exact.ErrUnknown, "a response or an error")
 	}
 }}
 
-var errorShape = exact.Shape[Error]{Fields: func(o *exact.Object, e *Error) {
-	exact.Text(o, "text", &e.Text, 1, MaxText)
-	exact.OptRaw(o, "data", &e.Data)
+var refusedShape = exact.Shape[refused]{Fields: func(o *exact.Object, r *refused) {
+	exact.Text(o, "text", &r.text, 1, MaxText)
+	exact.OptAny(o, "data", &r.data)
 }}
+
+// there says whether v is a value, and not the zero one.
+func there(v exact.Value) bool { return len(v.Append(nil)) > 0 }
 
 // code is the part of an error's data that decides anything.
 type code struct{ code string }
@@ -140,15 +149,26 @@ func limits(size int) exact.Limits {
 
 // appendAsk returns the frame of a request. It returns [ErrMessage], and the
 // refusals of package frame.
-func appendAsk(a ask) ([]byte, error) {
-	body, err := askShape.Append(nil, a)
-	if err == nil && len(body) <= frame.MaxRequest {
-		_, err = exact.Parse(body, limits(frame.MaxRequest)) // the reader's bounds hold for what is sent
+func appendAsk(method string, request []byte) ([]byte, error) {
+	if len(request) > frame.MaxRequest {
+		return nil, frame.ErrTooLarge
 	}
+	v, err := exact.Parse(request, limits(frame.MaxRequest))
 	if err != nil {
 		return nil, ErrMessage.Because(err)
 	}
-	return frame.Append(nil, body, frame.MaxRequest)
+	body, err := askShape.Append(nil, ask{method, v})
+	if err != nil {
+		return nil, ErrMessage.Because(err)
+	}
+	out, err := frame.Append(nil, body, frame.MaxRequest)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := readAsk(body); err != nil {
+		return nil, err // so would the server: the bounds are those of the whole
+	}
+	return out, nil
 }
 
 // readAsk reads the value of a request's frame. It returns [ErrMessage].
@@ -175,9 +195,15 @@ func appendAnswer(response []byte, failed error) ([]byte, error) {
 }
 
 func answerFrame(response []byte, failed error) ([]byte, error) {
-	a := answer{response: response}
-	if failed != nil {
-		a = answer{err: travelling(failed)}
+	var a answer
+	var err error
+	if failed == nil {
+		a.response, err = exact.Parse(response, limits(frame.MaxResponse))
+	} else {
+		a.err, err = travelling(failed)
+	}
+	if err != nil {
+		return nil, err
 	}
 	body, err := answerShape.Append(nil, a)
 	if err != nil {
@@ -190,17 +216,25 @@ func answerFrame(response []byte, failed error) ([]byte, error) {
 }
 
 // travelling is the error as it is sent.
-func travelling(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) && e != nil {
-		return e
+func travelling(err error) (*refused, error) {
+	e := &Error{}
+	if !errors.As(err, &e) || e == nil {
+		r := refusal.From(err)
+		data, err := codeShape.Append(nil, code{r.Kind().Name()})
+		if err != nil {
+			return nil, err
+		}
+		e = &Error{Text: r.Error(), Data: data}
 	}
-	r := refusal.From(err)
-	data, err := codeShape.Append(nil, code{r.Kind().Name()})
-	if err != nil {
-		return &Error{Text: r.Error()} // cannot be: a kind's name is short ASCII
+	sent := &refused{text: e.Text}
+	if e.Data != nil {
+		v, err := exact.Parse(e.Data, limits(frame.MaxResponse))
+		if err != nil {
+			return nil, err
+		}
+		sent.data = v
 	}
-	return &Error{Text: r.Error(), Data: data}
+	return sent, nil
 }
 
 // readAnswer reads the value of an answer's frame. It returns [ErrRefused] with an
@@ -211,10 +245,11 @@ func readAnswer(body []byte) ([]byte, error) {
 		return nil, ErrMessage.Because(err)
 	}
 	if a.err == nil {
-		return a.response, nil
+		return a.response.Append(nil), nil
 	}
-	if c, err := codeShape.Read(a.err.Data, limits(frame.MaxResponse)); err == nil {
-		a.err.Code = c.code
+	e := &Error{Text: a.err.text, Data: a.err.data.Append(nil)}
+	if c, err := codeShape.From(a.err.data); err == nil {
+		e.Code = c.code
 	}
-	return nil, ErrRefused.Because(a.err)
+	return nil, ErrRefused.Because(e)
 }

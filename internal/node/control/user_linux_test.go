@@ -181,7 +181,7 @@ func TestKilledServer(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "listen", path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	listening(t, cmd)
-	if got, err := ask(t, path, "m", "1"); err != nil || got != `{"method":"m","got": 1}` {
+	if got, err := ask(t, path, "m", "1"); err != nil || got != `{"method":"m","got":1}` {
 		t.Errorf("%s, %v", got, err)
 	}
 	if _, err := control.Listen(path, control.Options{User: own()}, echo); !errors.Is(err, control.ErrInUse) {
@@ -198,7 +198,7 @@ func TestKilledServer(t *testing.T) {
 		t.Errorf("between: %v", err)
 	}
 	serve(t, path, control.Options{}, echo)
-	if got, err := ask(t, path, "m", "1"); err != nil || got != `{"method":"m","got": 1}` {
+	if got, err := ask(t, path, "m", "1"); err != nil || got != `{"method":"m","got":1}` {
 		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -53,8 +53,12 @@ type Update struct {
 	Mutation zone.MutationID
 }
 
-// Answer is the cluster as it is after a change.
-type Answer struct{ Cluster Cluster }
+// Answer is the cluster as it was after a change. Replayed is whether the change
+// was made when it was first asked for, and there may be later ones.
+type Answer struct {
+	Cluster  Cluster
+	Replayed bool
+}
 
 // List asks for the clusters of an organization, in the order of their identifiers.
 type List struct {
@@ -100,6 +104,7 @@ var UpdateCodec zone.Codec[Update] = codec.Of(func(o *exact.Object, u *Update) {
 // AnswerCodec is the answer of createCluster and updateCluster.
 var AnswerCodec zone.Codec[Answer] = codec.Of(func(o *exact.Object, a *Answer) {
 	exact.Sub(o, "cluster", &a.Cluster, codec.Shape(Codec))
+	exact.Bool(o, "replayed", &a.Replayed)
 })
 
 // ListCodec is the request of getClusters.

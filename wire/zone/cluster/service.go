@@ -50,8 +50,11 @@ type UpdateService struct {
 	Mutation zone.MutationID
 }
 
-// ServiceAnswer is the service as it is after a change.
-type ServiceAnswer struct{ Service Service }
+// ServiceAnswer is the service as it was after a change, as [Answer] is the cluster.
+type ServiceAnswer struct {
+	Service  Service
+	Replayed bool
+}
 
 // ListServices asks for the services of an organization, in the order of their
 // identifiers.
@@ -99,6 +102,7 @@ var UpdateServiceCodec zone.Codec[UpdateService] = codec.Of(func(o *exact.Object
 // ServiceAnswerCodec is the answer of createService and updateService.
 var ServiceAnswerCodec zone.Codec[ServiceAnswer] = codec.Of(func(o *exact.Object, a *ServiceAnswer) {
 	exact.Sub(o, "service", &a.Service, codec.Shape(ServiceCodec))
+	exact.Bool(o, "replayed", &a.Replayed)
 })
 
 // ListServicesCodec is the request of getServices.
