@@ -23,6 +23,7 @@ import (
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
+	"github.com/allodhq/allod/internal/console"
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/doctor"
@@ -130,6 +131,7 @@ func All() []refusal.Registry {
 		frame.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		console.Kinds,
 		zone.Kinds,
 		canon.Kinds,
 		page.Kinds,
