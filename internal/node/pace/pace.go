@@ -25,7 +25,9 @@ func New(interval time.Duration) Pace { return Pace{interval: interval} }
 func (p *Pace) Wait(now time.Time, rand io.Reader) (until time.Time, wait bool) {
 	if p.slot.IsZero() {
 		p.slot = now.Add(within(rand, p.interval))
-		p.set(now, p.slot)
+		if p.next.IsZero() { // nobody asked for an earlier one
+			p.set(now, p.slot)
+		}
 	}
 	if p.next.Sub(now) > p.ahead { // the clock was set back
 		p.set(now, now.Add(p.ahead))
