@@ -326,6 +326,16 @@ func TestF36WhatIsTakenAwayIsGoneWithTheNextRequest(t *testing.T) {
 	c.must(err)
 	check("enabled again", i, s, people.ErrEnded)
 
+	// Whoever is marked as disabled in any other way is out as well.
+	i, s = in()
+	mark := func(disabled bool) {
+		c.write(func(tx store.Tx) error { o, _, _ := tx.Operator("ada"); o.Disabled = disabled; return tx.PutOperator(o) })
+	}
+	mark(true)
+	check("marked", i, s, people.ErrEnded)
+	mark(false)
+	check("not marked", i, s, nil)
+
 	i, s = in()
 	c.after(12 * time.Hour)
 	check("over", i, s, token.ErrExpired)
@@ -588,6 +598,22 @@ func TestF77AbsentAndForeignAreTheSame(t *testing.T) {
 	for m := range reflect.TypeFor[*people.People]().Methods() {
 		if !slices.Contains(covered, m.Name) {
 			t.Errorf("%s is tried with nothing foreign", m.Name)
+		}
+	}
+}
+
+// Who administers everything hears that there is nothing, too.
+func TestF77NothingIsDoneToAnOrganizationThatIsNotThere(t *testing.T) {
+	c := newController(t, nil)
+	c.operator("theo", "", "")
+	for _, a := range attempts()[:3] {
+		cost := c.store.Cost(func() {
+			if _, err := a.absent(t.Context(), c, local); !errors.Is(err, who.ErrAbsent) {
+				t.Errorf("%s: %v", a.method, err)
+			}
+		})
+		if len(cost.Writes) > 0 {
+			t.Errorf("%s: it wrote %v", a.method, cost.Writes)
 		}
 	}
 }
