@@ -329,7 +329,11 @@ func TestF36WhatIsTakenAwayIsGoneWithTheNextRequest(t *testing.T) {
 	// Whoever is marked as disabled in any other way is out as well.
 	i, s = in()
 	mark := func(disabled bool) {
-		c.write(func(tx store.Tx) error { o, _, _ := tx.Operator("ada"); o.Disabled = disabled; return tx.PutOperator(o) })
+		c.write(func(tx store.Tx) error {
+			o, _, _ := tx.Operator("ada")
+			o.Disabled = disabled
+			return tx.PutOperator(o)
+		})
 	}
 	mark(true)
 	check("marked", i, s, people.ErrEnded)
