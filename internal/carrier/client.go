@@ -37,7 +37,7 @@ type Hop interface {
 // the hop is not sent.
 type Proof struct {
 	// Bearer is that of a node, Token the signed token of a person or a service.
-	Bearer, Token rpc.Secret
+	Bearer, Token zone.Secret
 }
 
 // Call makes one request and returns its answer. It waits until the context ends,

@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/allodhq/allod/internal/carrier"
+	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/rpc"
 	"github.com/allodhq/allod/wire/zone/rpc/rpctest"
@@ -44,11 +45,11 @@ var (
 )
 
 // bearerOf is a well-formed bearer for a name.
-func bearerOf(name string) rpc.Secret {
-	return rpc.NewSecret(name + strings.Repeat("-", 43-len(name)))
+func bearerOf(name string) zone.Secret {
+	return zone.Conceal(name + strings.Repeat("-", 43-len(name)))
 }
 
-var token = rpc.NewSecret(rpctest.Token)
+var token = zone.Conceal(rpctest.Token)
 
 // world is a controller on an in-memory listener, in a bubble of virtual time.
 type world struct {

@@ -6,6 +6,8 @@ package catalog
 import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/ca"
+	"github.com/allodhq/allod/internal/ca/acme"
 	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
@@ -111,6 +113,8 @@ func All() []refusal.Registry {
 		bundle.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
+		ca.Kinds,
+		acme.Kinds,
 		backup.Kinds,
 		key.Kinds,
 		keyfile.Kinds,

@@ -1,6 +1,7 @@
 // Package interop runs the programs that the authors of the AI contract publish
 // against Allod's, as its judges: their certification kit and their daemon
-// against our site, and our agent against their server.
+// against our site, and our agent against their server. The published client of the
+// zone contract's typed requests asks our carrier.
 //
 //	go test ./test/interop
 //

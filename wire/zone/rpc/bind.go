@@ -9,6 +9,7 @@ import (
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/internal/codec"
+	"github.com/allodhq/allod/wire/zone/internal/member"
 )
 
 // Names of the members that belong to the way a request travels.
@@ -83,8 +84,8 @@ func Bind[Req, Res any](m *Method, req zone.Codec[Req], res zone.Codec[Res], han
 type message[T any] struct {
 	content T
 	offer   handshake.Offer
-	bearer  string
-	token   string
+	bearer  zone.Secret
+	token   zone.Identity
 }
 
 // wrapped is a shape that knows which of the members beside the content it names
@@ -100,8 +101,8 @@ func wrap[T any](s exact.Shape[T]) wrapped[T] {
 
 // names reports whether a shape names a member: a document of nothing else has no
 // unknown member then.
-func names[T any](s exact.Shape[T], member string) bool {
-	v, err := exact.Parse([]byte(`{"`+member+`":0}`), codec.Limits)
+func names[T any](s exact.Shape[T], name string) bool {
+	v, err := exact.Parse([]byte(`{"`+name+`":0}`), codec.Limits)
 	if err != nil {
 		return false
 	}
@@ -118,14 +119,14 @@ func (w wrapped[T]) with(t Takes) exact.Shape[message[T]] {
 	return exact.Shape[message[T]]{Unknown: w.shape.Unknown, Fields: func(o *exact.Object, m *message[T]) {
 		w.shape.Fields(o, &m.content)
 		if t.Bearer && !w.bearer {
-			exact.Spelled(o, bearerMember, &m.bearer, bearerLength, "a bearer of 43 base64url characters", validBearer)
+			member.Secret(o, bearerMember, &m.bearer, bearerLength, "a bearer of 43 base64url characters", validBearer)
 		}
 		if t.Identity && !w.identity {
-			exact.Sub(o, identityMember, &m.token, identities)
+			member.Identity(o, &m.token)
 		}
 		if t.MayIdentify && !w.identity {
-			var token *string
-			if m.token != "" {
+			var token *zone.Identity
+			if !m.token.JWT.IsZero() {
 				token = &m.token
 			}
 			exact.OptSub(o, identityMember, &token, identities)
@@ -134,16 +135,14 @@ func (w wrapped[T]) with(t Takes) exact.Shape[message[T]] {
 			}
 		}
 		if t.Offer && !w.offer {
-			exact.Sub(o, handshake.Member, &m.offer, codec.Shape(handshake.OfferCodec))
+			member.Protocol(o, &m.offer)
 		}
 	}}
 }
 
-// identities is the object of an identity: the signed token and nothing else, so
-// that the caller supplies no authority (decision O13).
-var identities = exact.Shape[string]{Fields: func(o *exact.Object, token *string) {
-	exact.Spelled(o, jwtMember, token, zone.MaxText, "a signed token", validToken)
-}}
+// identities is the object of an identity where it may be left out: the signed
+// token and nothing else, so that the caller supplies no authority (decision O13).
+var identities = exact.Shape[zone.Identity]{Fields: func(o *exact.Object, i *zone.Identity) { member.JWT(o, jwtMember, &i.JWT) }}
 
 func validBearer(s string) bool {
 	if len(s) != bearerLength {
@@ -157,25 +156,16 @@ func validBearer(s string) bool {
 	return true
 }
 
-func validToken(s string) bool {
-	for _, c := range []byte(s) {
-		if !base64url(c) && c != '.' {
-			return false
-		}
-	}
-	return s != ""
-}
-
 func base64url(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
 // secretOf is the text of a member, wherever the shape has it.
-func secretOf(request exact.Value, member string) Secret {
-	v, _ := request.Member(member)
-	if member == identityMember {
+func secretOf(request exact.Value, name string) zone.Secret {
+	v, _ := request.Member(name)
+	if name == identityMember {
 		v, _ = v.Member(jwtMember)
 	}
 	s, _ := v.Text()
-	return NewSecret(s)
+	return zone.Conceal(s)
 }

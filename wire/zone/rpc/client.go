@@ -16,7 +16,7 @@ type Outgoing struct {
 	// makes it.
 	ID string
 	// Bearer is that of a node, Token the signed token of a person or a service.
-	Bearer, Token Secret
+	Bearer, Token zone.Secret
 	// Offer is this side's offer, for tests; the zero value means [handshake.Ours].
 	Offer handshake.Offer
 }
@@ -38,7 +38,7 @@ func WriteRequest[Req any](m *Method, req zone.Codec[Req], content Req, out Outg
 		return nil, ErrRequest
 	}
 	text, err := wrap(codec.Shape(req)).with(m.Takes(out.Carrier)).Bytes(message[Req]{
-		content: content, offer: out.offer(m), bearer: out.Bearer.Reveal(), token: out.Token.Reveal(),
+		content: content, offer: out.offer(m), bearer: out.Bearer, token: zone.Identity{JWT: out.Token},
 	})
 	if err != nil {
 		return nil, ErrRequest.Because(err)

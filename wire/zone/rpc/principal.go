@@ -2,40 +2,10 @@ package rpc
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/allodhq/allod/wire/zone"
 )
-
-// Secret is a bearer or a token. It does not print.
-type Secret struct{ text string }
-
-// NewSecret takes a secret.
-func NewSecret(text string) Secret { return Secret{text} }
-
-// Reveal is the secret itself, for hashing, verifying and sending, and for nothing
-// else.
-func (s Secret) Reveal() string { return s.text }
-
-// IsZero reports whether there is none.
-func (s Secret) IsZero() bool { return s.text == "" }
-
-const placeholder = "(secret)"
-
-// String hides the secret.
-func (Secret) String() string { return placeholder }
-
-// Format hides the secret under every verb.
-func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, placeholder) }
-
-// LogValue hides the secret.
-func (Secret) LogValue() slog.Value { return slog.StringValue(placeholder) }
-
-// MarshalText hides the secret.
-func (Secret) MarshalText() ([]byte, error) { return []byte(placeholder), nil }
 
 // Principal is who calls, as an [Authenticator] says. Values compare with ==.
 type Principal struct {
@@ -81,7 +51,7 @@ type Credential struct {
 	Method  *Method
 	Carrier Carrier
 	// Bearer is that of a node, Token the signed token of a person or a service.
-	Bearer, Token Secret
+	Bearer, Token zone.Secret
 	// Session is the open session of the socket, if the request names no credential
 	// of its own.
 	Session *Session

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/internal/codec"
 	"github.com/allodhq/allod/wire/zone/internal/member"
@@ -184,7 +185,7 @@ func TestAnswersAsBytes(t *testing.T) {
 				`"data":{"code":"protocol-incompatible","reason":"major-mismatch","refusing":{"interfacesVersion":"32.0.0","minimumPeerVersion":"32.0.0"},"refused":{"interfacesVersion":"33.1.0","minimumPeerVersion":"33.0.0"}}}}`},
 		"every reason": {say(`"text":7,"identity":{"jwt":"a b"},` + goodOffer + `,"more":1`),
 			head + `"error":{"text":"request-schema-invalid: The request is not exactly the message of this method; the reasons list every difference.",` +
-				`"data":{"code":"request-schema-invalid","reasons":["request.text must be a string","request.identity.jwt must be a signed token","request must use its exact schema"]}}}`},
+				`"data":{"code":"request-schema-invalid","reasons":["request.text must be a string","request.identity.jwt must be a token of at most 2048 bytes","request must use its exact schema"]}}}`},
 		"no JSON": {[]byte(`{"method":`),
 			`{"method":"","error":{"text":"request-envelope-invalid: The text is not the envelope of one typed request.","data":{"code":"request-envelope-invalid"}}}`},
 	} {
@@ -260,7 +261,7 @@ func TestF03ClientAlsoJudgesTheAnswersOffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &party{}
-	sent := rpc.Outgoing{Carrier: rpc.HTTP, ID: "a-1", Token: rpc.NewSecret(rpctest.Token), Offer: newer}
+	sent := rpc.Outgoing{Carrier: rpc.HTTP, ID: "a-1", Token: zone.Conceal(rpctest.Token), Offer: newer}
 	for name, answer := range map[string]string{
 		"too old":     `{"method":"sayNote","response":{"text":"x",` + goodOffer + `},"correlation":{"id":"a-1","phase":"response"}}`,
 		"other major": `{"method":"sayNote","response":{"text":"x","protocol":{"interfacesVersion":"33.0.0","minimumPeerVersion":"33.0.0"}},"correlation":{"id":"a-1","phase":"response"}}`,
@@ -433,6 +434,22 @@ func TestF36SessionsOnASocket(t *testing.T) {
 	}
 }
 
+// TestAnyoneMayRegisterAgainAsTheSame: where the handler alone knows who it is.
+func TestAnyoneMayRegisterAgainAsTheSame(t *testing.T) {
+	m := &rpc.Method{Name: "register", Session: handshake.CloudlyClient, Callers: []rpc.Caller{rpc.Anyone}, Carriers: rpc.Socket, Sensitivity: rpc.Sensitive, Opens: true}
+	s := rpc.NewServer(rpc.Config{Registry: rpc.NewRegistry(m), Authenticator: is(bob), Bindings: []rpc.Binding{
+		rpc.Bind(m, rpctest.Notes, rpctest.Notes, func(_ context.Context, call *rpc.Call, n rpctest.Note) (rpctest.Note, error) {
+			call.Open(rpc.Session{Principal: rpc.Principal{Caller: rpc.Operator, Subject: n.Text, Organization: "one"}})
+			return n, nil
+		})}})
+	for who, want := range map[string]error{"ann": nil, "bob": rpc.ErrSessionOther} {
+		a := s.Serve(t.Context(), ask("register", `"text":"`+who+`",`+goodOffer), rpc.Incoming{Carrier: rpc.Socket, Session: &rpc.Session{Principal: ann}, Now: now})
+		if !errors.Is(a.Err, want) || (a.Opened != nil) != (want == nil) {
+			t.Errorf("%s: %v", who, a.Err)
+		}
+	}
+}
+
 func TestIdentityOnASocketMustBeTheSessions(t *testing.T) {
 	p := &party{}
 	session := &rpc.Session{Principal: ann}
@@ -478,7 +495,7 @@ func TestIdentityOnASocketMustBeTheSessions(t *testing.T) {
 // TestF06SecretsDoNotPrint looks for a bearer in everything that can be printed.
 func TestF06SecretsDoNotPrint(t *testing.T) {
 	const canary = "canary-31bb"
-	s := rpc.NewSecret(canary)
+	s := zone.Conceal(canary)
 	if s.Reveal() != canary {
 		t.Fatal("nothing was planted")
 	}
@@ -510,7 +527,7 @@ func TestRoundTripOnEveryCarrier(t *testing.T) {
 		{observe, rpc.Socket, pallet, &rpc.Session{Principal: pallet}},
 		{local, rpc.Control, rpc.Principal{Caller: rpc.LocalPeer}, nil},
 	} {
-		out := rpc.Outgoing{Carrier: c.over, ID: "r-1", Bearer: rpc.NewSecret(rpctest.Bearer), Token: rpc.NewSecret(rpctest.Token)}
+		out := rpc.Outgoing{Carrier: c.over, ID: "r-1", Bearer: zone.Conceal(rpctest.Bearer), Token: zone.Conceal(rpctest.Token)}
 		if c.over == rpc.Control {
 			out.ID = ""
 		}
@@ -547,7 +564,7 @@ func TestRoundTripOnEveryCarrier(t *testing.T) {
 
 func TestSizesBothWays(t *testing.T) {
 	p := &party{}
-	out := rpc.Outgoing{Carrier: rpc.HTTP, ID: "r-1", Token: rpc.NewSecret(rpctest.Token)}
+	out := rpc.Outgoing{Carrier: rpc.HTTP, ID: "r-1", Token: zone.Conceal(rpctest.Token)}
 	fits := func(n int) error {
 		_, err := rpc.WriteRequest(sayNote, rpctest.Notes, rpctest.Note{Text: strings.Repeat("x", n)}, out)
 		return err

@@ -190,7 +190,10 @@ func (s *Server) judge(ctx context.Context, f Frame, in Incoming, a *Answer) ([]
 	if !allows(m, call.Principal.Caller) {
 		return nil, ErrCaller
 	}
-	if m.Opens && in.Session != nil && !in.Session.over(in.Now) && !in.Session.Principal.Same(call.Principal) {
+	other := func(p Principal) bool {
+		return m.Opens && in.Session != nil && !in.Session.over(in.Now) && !in.Session.Principal.Same(p)
+	}
+	if call.Principal.Caller != Anyone && other(call.Principal) {
 		return nil, ErrSessionOther
 	}
 
@@ -200,6 +203,9 @@ func (s *Server) judge(ctx context.Context, f Frame, in Incoming, a *Answer) ([]
 	}
 	if m.Opens != (call.opened != nil) {
 		return nil, refusal.Internal.Because(errors.New("rpc: a handler opened no session, or one that it may not open"))
+	}
+	if call.opened != nil && other(call.opened.Principal) {
+		return nil, ErrSessionOther // of Anyone, only the handler knew who it is
 	}
 	a.Opened = call.opened
 	return content, nil

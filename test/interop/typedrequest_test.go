@@ -1,0 +1,114 @@
+//go:build unix
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/allodhq/allod/internal/carrier"
+	"github.com/allodhq/allod/refusal"
+	"github.com/allodhq/allod/test/programs"
+	"github.com/allodhq/allod/wire/zone/handshake"
+	"github.com/allodhq/allod/wire/zone/rpc"
+	"github.com/allodhq/allod/wire/zone/rpc/rpctest"
+)
+
+// people is an authenticator that knows one operator by one token.
+type people struct{}
+
+// Authenticate looks at the token.
+func (people) Authenticate(_ context.Context, c rpc.Credential) (rpc.Principal, error) {
+	if c.Token.Reveal() != rpctest.Token {
+		return rpc.Principal{}, rpc.ErrCredential
+	}
+	return rpc.Principal{Caller: rpc.Operator, Subject: "ann"}, nil
+}
+
+// TestTypedRequest is the published client of typed requests with our carrier: a
+// success, a named refusal by each side of the credential, every reason of a wrong
+// message, and a refusal of the handshake, each with its data.
+func TestTypedRequest(t *testing.T) {
+	node := programs.Node(t, ".")
+	t.Parallel()
+	say := &rpc.Method{Name: "say", Session: handshake.CloudlyClient, Callers: []rpc.Caller{rpc.Operator}, Carriers: rpc.HTTP, Sensitivity: rpc.Plain}
+	full := refusal.NewKind("room-full", 409, "The room is full.", "Wait until somebody has left.")
+	server := carrier.NewServer(carrier.Config{
+		Answers: rpc.NewServer(rpc.Config{Registry: rpc.NewRegistry(say), Authenticator: people{}, Bindings: []rpc.Binding{
+			rpc.Bind(say, rpctest.Notes, rpctest.Notes, func(_ context.Context, call *rpc.Call, n rpctest.Note) (rpctest.Note, error) {
+				if n.Text == "more" {
+					return rpctest.Note{}, full.With("It holds four.").After(90 * time.Second)
+				}
+				return rpctest.Note{Text: call.Principal.Subject + " said " + n.Text}, nil
+			}),
+		}}),
+		Clock: time.Now, Rand: rand.Reader, Log: slog.New(slog.DiscardHandler),
+	})
+	defer server.Close()
+	web := httptest.NewServer(server)
+	defer web.Close()
+
+	offer := object{"interfacesVersion": "32.0.0", "minimumPeerVersion": "32.0.0"}
+	newer := object{"interfacesVersion": "33.1.0", "minimumPeerVersion": "33.0.0"}
+	identity := object{"jwt": rpctest.Token}
+	cases := []struct {
+		name, method string
+		request      object
+		want         object
+	}{
+		{"success", "say", object{"text": "hé", "identity": identity, "protocol": offer},
+			object{"response": object{"text": "ann said hé", "protocol": offer}}},
+		{"named refusal", "say", object{"text": "more", "identity": identity, "protocol": offer},
+			object{"error": object{"text": "room-full: The room is full. It holds four.",
+				"data": object{"code": "room-full", "detail": "It holds four.", "retryAfterMs": 90000.0}}}},
+		{"refused credential", "say", object{"text": "x", "identity": object{"jwt": "nobody"}, "protocol": offer},
+			object{"error": object{"text": rpc.ErrCredential.Error(), "data": object{"code": "credential-refused"}}}},
+		{"wrong message", "say", object{"text": 7, "more": nil, "identity": identity, "protocol": offer},
+			object{"error": object{"text": rpc.ErrSchema.Error(), "data": object{"code": "request-schema-invalid",
+				"reasons": []any{"request.text must be a string", "request must use its exact schema"}}}}},
+		{"no such method", "shout", object{},
+			object{"error": object{"text": rpc.ErrMethod.Error(), "data": object{"code": "method-unknown"}}}},
+		{"protocol refusal", "say", object{"protocol": newer, "anything": "else"},
+			object{"error": object{
+				"text": "protocol-incompatible: major-mismatch: refusing side speaks 32.0.0 and accepts from 32.0.0; refused side speaks 33.1.0 and accepts from 33.0.0",
+				"data": object{"code": "protocol-incompatible", "reason": "major-mismatch", "refusing": offer, "refused": newer}}}},
+	}
+	var requests []object
+	for _, c := range cases {
+		requests = append(requests, object{"method": c.method, "request": c.request})
+	}
+	arguments, err := json.Marshal(requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := script(t, node, "typedrequest.mjs", web.URL+carrier.Path, string(arguments)).Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	var results []object
+	if err := json.Unmarshal(lines[len(lines)-1], &results); err != nil || len(results) != len(cases) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, c := range cases {
+		want, err := json.Marshal(c.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain object
+		if err := json.Unmarshal(want, &plain); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(results[i], plain) {
+			got, _ := json.Marshal(results[i])
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, want)
+		}
+	}
+}
