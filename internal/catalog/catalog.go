@@ -6,6 +6,8 @@ package catalog
 import (
 	"github.com/allodhq/allod/certify"
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/ca"
+	"github.com/allodhq/allod/internal/ca/acme"
 	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/cli"
 	"github.com/allodhq/allod/internal/cloud/act"
@@ -20,6 +22,7 @@ import (
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
+	"github.com/allodhq/allod/internal/console"
 	"github.com/allodhq/allod/internal/database"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/doctor"
@@ -110,6 +113,8 @@ func All() []refusal.Registry {
 		bundle.Kinds,
 		datadir.Kinds,
 		httpd.Kinds,
+		ca.Kinds,
+		acme.Kinds,
 		backup.Kinds,
 		key.Kinds,
 		keyfile.Kinds,
@@ -124,6 +129,7 @@ func All() []refusal.Registry {
 		frame.Kinds,
 		exact.Kinds,
 		database.Kinds,
+		console.Kinds,
 		zone.Kinds,
 		canon.Kinds,
 		page.Kinds,

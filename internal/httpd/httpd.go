@@ -33,12 +33,14 @@ const (
 	writeTimeout = 10 * time.Minute
 	// grace is how long requests may go on after the end was asked for.
 	grace = 10 * time.Second
+	// maxStreams is how many requests one connection of HTTP/2 has at a time.
+	maxStreams = 100
 )
 
 // Server is one listener in use.
 type Server struct {
 	listener net.Listener
-	server   *http.Server
+	server   *http.Server // with a TLSConfig where TLS is served
 	log      *slog.Logger
 }
 
@@ -57,6 +59,7 @@ func newServer(l net.Listener, handler http.Handler, log *slog.Logger) *Server {
 		Handler:        named(handler),
 		MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}}
 }
@@ -72,7 +75,13 @@ func (s *Server) Address() net.Addr { return s.listener.Addr() }
 // It returns an error only when serving failed before that.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
-	go func() { failed <- s.server.Serve(s.listener) }()
+	go func() {
+		if s.server.TLSConfig != nil {
+			failed <- s.server.ServeTLS(s.listener, "", "")
+		} else {
+			failed <- s.server.Serve(s.listener)
+		}
+	}()
 	select {
 	case err := <-failed:
 		return err

@@ -840,3 +840,27 @@ func TestKindsAreRegistered(t *testing.T) {
 		t.Errorf("%d kinds are registered, want 5", len(keyfile.Kinds.Kinds))
 	}
 }
+
+func TestSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := keyfile.Platform(); err != nil {
+		t.Fatal(err)
+	}
+	if err := keyfile.CreateSecret(path, []byte("secret")); err != nil {
+		t.Fatal(err)
+	}
+	if err := keyfile.CreateSecret(path, []byte("other")); !errors.Is(err, keyfile.ErrExists) {
+		t.Errorf("again: %v", err)
+	}
+	for limit, want := range map[int]string{100: "secret", 6: "secret", 5: "secret", 4: "secre"} {
+		if got, err := keyfile.LoadSecret(path, limit); err != nil || string(got) != want {
+			t.Errorf("at most %d bytes: %q, %v", limit, got, err)
+		}
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := keyfile.LoadSecret(path, 100); !errors.Is(err, keyfile.ErrOpen) || got != nil {
+		t.Errorf("open to others: %q, %v", got, err)
+	}
+}

@@ -27,6 +27,12 @@ func TestNothingIsKeptWhereNothingIsProtected(t *testing.T) {
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("there is a file")
 	}
+	if err := keyfile.CreateSecret(path, []byte("secret")); !errors.Is(err, keyfile.ErrPlatform) || !errors.Is(keyfile.Platform(), keyfile.ErrPlatform) {
+		t.Errorf("creating a secret: %v", err)
+	}
+	if got, err := keyfile.LoadSecret(path, 100); !errors.Is(err, keyfile.ErrPlatform) || got != nil {
+		t.Errorf("loading a secret: %v", err)
+	}
 	content, err := key.MarshalFile(k)
 	if err != nil {
 		t.Fatal(err)

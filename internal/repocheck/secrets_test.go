@@ -28,10 +28,9 @@ var secretTypes = map[string]string{
 }
 
 // shownPackages hold types that are sent, shown or logged: every exported type of theirs is walked.
-// Besides them, every type with a LogValue method of its own is walked, wherever it is,
-// and so will be the pages of a console once they are added here.
+// Besides them, every type with a LogValue method of its own is walked, wherever it is.
 var shownPackages = []string{
-	"wire/...", "refusal", "site", "certify", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home",
+	"wire/...", "refusal", "site", "certify", "internal/compose", "internal/runner", "internal/runner/ingress", "internal/runner/lane", "internal/runner/home", "internal/console",
 }
 
 // notShown are packages whose LogValue methods hide a secret instead of showing something.

@@ -33,6 +33,7 @@ var places = []struct {
 
 	{"internal/database/...", kernel},
 	{"internal/httpd/...", kernel},
+	{"internal/ca/...", kernel},
 	{"internal/datadir", kernel},
 	{"internal/keyfile", kernel},
 	{"internal/killpoint", kernel},

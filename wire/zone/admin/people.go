@@ -23,7 +23,7 @@ const (
 // Organization owns clusters and services.
 type Organization struct {
 	OrganizationID zone.OrganizationID
-	Name           string
+	Name           string // for people, 1 to MaxName bytes
 	CreatedAt      zone.Millis
 	// Role is the caller's in it, "" for none and null in the message.
 	Role Role
@@ -32,14 +32,14 @@ type Organization struct {
 // CreateOrganization makes an organization without members.
 type CreateOrganization struct {
 	OrganizationID zone.OrganizationID
-	Name           string
+	Name           string // for people, 1 to MaxName bytes
 	MutationID     zone.MutationID
 }
 
 // CreateOrganizationAnswer is what was made.
 type CreateOrganizationAnswer struct {
 	Organization Organization
-	Replayed     bool
+	Replayed     bool // whether it was done before, by the same request (F07)
 }
 
 // GetOrganizations lists the organizations that the caller may see.
@@ -54,9 +54,9 @@ type GetOrganizationsAnswer struct {
 // Operator is a person who may ask the controller for something.
 type Operator struct {
 	OperatorID   zone.OperatorID
-	Name         string
-	Installation bool // administers the whole installation
-	Disabled     bool
+	Name         string // for people, 1 to MaxName bytes
+	Installation bool   // administers the whole installation
+	Disabled     bool   // may not come in
 	CreatedAt    zone.Millis
 	// Role is the operator's in the organization that was asked for, "" for none and
 	// null in the message.
@@ -66,15 +66,15 @@ type Operator struct {
 // CreateOperator makes an operator, who is in no organization and has no token.
 type CreateOperator struct {
 	OperatorID   zone.OperatorID
-	Name         string
-	Installation bool
+	Name         string // for people, 1 to MaxName bytes
+	Installation bool   // whether they administer the whole installation
 	MutationID   zone.MutationID
 }
 
 // CreateOperatorAnswer is who was made.
 type CreateOperatorAnswer struct {
 	Operator Operator
-	Replayed bool
+	Replayed bool // whether it was done before, by the same request (F07)
 }
 
 // GetOperators lists the operators of one organization, or all where OrganizationID
@@ -104,21 +104,21 @@ type SetMemberAnswer struct {
 	OrganizationID zone.OrganizationID
 	OperatorID     zone.OperatorID
 	Role           Role
-	Replayed       bool
+	Replayed       bool // whether it was done before, by the same request (F07)
 }
 
 // DisableOperator ends everything that an operator may do, from their next request
 // on, or lets them in again by a new login link where Disabled is false.
 type DisableOperator struct {
 	OperatorID zone.OperatorID
-	Disabled   bool
+	Disabled   bool // false lets them in again
 	MutationID zone.MutationID
 }
 
 // DisableOperatorAnswer is the operator since then.
 type DisableOperatorAnswer struct {
 	Operator Operator
-	Replayed bool
+	Replayed bool // whether it was done before, by the same request (F07)
 }
 
 // EndSessions ends all tokens and login links of an operator.
@@ -130,7 +130,7 @@ type EndSessions struct {
 // EndSessionsAnswer says that it was done.
 type EndSessionsAnswer struct {
 	OperatorID zone.OperatorID
-	Replayed   bool
+	Replayed   bool // whether it was done before, by the same request (F07)
 }
 
 // GetAudit lists acts in one organization, or everywhere where OrganizationID is

@@ -53,10 +53,11 @@ type Update struct {
 	Mutation zone.MutationID
 }
 
-// Answer is the cluster as it was after a change. Replayed is whether the change
-// was made when it was first asked for, and there may be later ones.
+// Answer is the cluster as it was after a change.
 type Answer struct {
-	Cluster  Cluster
+	Cluster Cluster
+	// Replayed is whether this answers a repeat: the change was made when it was first
+	// asked for, and there may have been later ones.
 	Replayed bool
 }
 

@@ -50,10 +50,10 @@ type UpdateService struct {
 	Mutation zone.MutationID
 }
 
-// ServiceAnswer is the service as it was after a change, as [Answer] is the cluster.
+// ServiceAnswer is the service as it was after a change.
 type ServiceAnswer struct {
 	Service  Service
-	Replayed bool
+	Replayed bool // as in [Answer]
 }
 
 // ListServices asks for the services of an organization, in the order of their

@@ -47,6 +47,10 @@ func ParseBearer(text string) (Bearer, error) {
 	return Bearer{zone.Conceal(text)}, nil
 }
 
+// Text is the secret itself, as it travels, or "" for none. It is for sending and
+// for the node's own store, and for nothing else.
+func (b Bearer) Text() string { return b.Reveal() }
+
 // Hash is what the controller keeps: the SHA-256 of the bearer's text, not of the
 // bytes behind it. It is the zero value for none.
 func (b Bearer) Hash() CredentialHash { return hashOf(b.secret) }
@@ -76,6 +80,9 @@ func ParseJumpCode(text string) (JumpCode, error) {
 	}
 	return JumpCode{zone.Conceal(text)}, nil
 }
+
+// Text is the secret itself, or "" for none.
+func (c JumpCode) Text() string { return c.Reveal() }
 
 // Hash is what the controller keeps and a fresh proposal names: the SHA-256 of the
 // code's text. It is the zero value for none.

@@ -93,7 +93,8 @@ type Mutate struct {
 // which may have ended since, and never holds a bearer.
 type MutateAnswer struct {
 	Credential Metadata
-	Replayed   bool
+	// Replayed is whether this answers a repeat.
+	Replayed bool
 	// Bearer is the new bearer, in the one answer that issues it; null else.
 	Bearer zone.Secret
 }

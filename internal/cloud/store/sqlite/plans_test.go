@@ -21,6 +21,18 @@ var asked = []string{
 	linkGet, linkPut, linkPrune, receiptGet, receiptPut, receiptPrune, auditAll, auditList, auditPut,
 }
 
+// narrow are lists of what belongs to something, and how the engine must find
+// them: in the order of their keys it would find them too, among everybody's.
+var narrow = map[string]string{
+	memberList:     "(organization=? AND operator>?)",
+	membershipList: "(operator=?)",
+	memberOthers:   "(operator=?",
+	clusterList:    "(organization=? AND id>?)",
+	nodeList:       "(cluster=? AND id>?)",
+	serviceList:    "(organization=? AND id>?)",
+	auditList:      "(organization=? AND seq<?)",
+}
+
 // TestPlans holds that everything is answered from an index, however much is kept:
 // no statement may scan a table or sort. The store's own connections are asked,
 // since their settings count too.
@@ -43,6 +55,9 @@ func TestPlans(t *testing.T) {
 				var detail string
 				if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
 					return err
+				}
+				if !strings.Contains(detail, narrow[query]) {
+					t.Errorf("%s\nin %s", detail, query)
 				}
 				if strings.HasPrefix(detail, "SCAN") || strings.Contains(detail, "TEMP B-TREE") {
 					t.Errorf("%s\nin %s", detail, query)

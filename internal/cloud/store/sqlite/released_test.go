@@ -24,7 +24,8 @@ var update = flag.String("fixture", "", "keep a file of the newest schema under 
 // it everything that was put in. Fields that came later are not looked at.
 //
 // A release keeps its fixture by: go test -run TestReleased -fixture N. One that is
-// there is never made anew.
+// there is never made anew; until the first release, remove it where the schema
+// changes, and make it again.
 func TestReleased(t *testing.T) {
 	if *update != "" {
 		keep(t, filepath.Join("testdata", "zone-"+*update))

@@ -388,7 +388,7 @@ func testPrune(t *testing.T, e Engine) {
 	const n = 9
 	f.write(func(tx store.Tx) error {
 		for i := range n {
-			at, h := zone.Millis(100+(i*5)%n), store.Hash{byte(i + 1)}
+			at, h := zone.Millis(100+(i*4)%n), store.Hash{byte(i + 1)}
 			for _, err := range []error{
 				// Neither when they were made nor whether they were used says anything.
 				tx.PutLoginLink(store.LoginLink{Code: h, Operator: "o", CreatedAt: 1000 - at, ExpiresAt: at, UsedAt: zone.Millis(i % 2)}),
@@ -408,7 +408,7 @@ func testPrune(t *testing.T, e Engine) {
 		t.Helper()
 		f.read(func(tx store.Tx) error {
 			for i := range n {
-				at, h := zone.Millis(100+(i*5)%n), store.Hash{byte(i + 1)}
+				at, h := zone.Millis(100+(i*4)%n), store.Hash{byte(i + 1)}
 				_, link, _ := tx.LoginLink(h)
 				_, invitation, _ := tx.Invitation(h)
 				_, receipt, _ := tx.Receipt("o", zone.MutationID(fmt.Sprint(i)))

@@ -30,6 +30,7 @@ CREATE INDEX members_operator ON members (operator, organization);
 CREATE TABLE login_links (
     code       BLOB    NOT NULL PRIMARY KEY, -- SHA-256 of the code; the code itself is not kept
     operator   TEXT    NOT NULL,
+    generation INTEGER NOT NULL, -- the operator's when it was made
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     used_at    INTEGER NOT NULL -- 0 until then
