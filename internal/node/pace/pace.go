@@ -25,7 +25,7 @@ func New(interval time.Duration) Pace { return Pace{interval: interval} }
 func (p *Pace) Wait(now time.Time, rand io.Reader) (until time.Time, wait bool) {
 	if p.slot.IsZero() {
 		p.slot = now.Add(within(rand, p.interval))
-		if p.next.IsZero() { // else it was asked for with Now
+		if p.next.IsZero() { // nobody asked for an earlier one
 			p.set(now, p.slot)
 		}
 	}
