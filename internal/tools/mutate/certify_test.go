@@ -32,7 +32,7 @@ func TestEveryCheckHasAMutation(t *testing.T) {
 			if id, ok := strings.CutPrefix(m.target.pattern, test); ok && m.target.pkg == "./certify" {
 				red[id] = true
 				about := slices.IndexFunc(certify.Checks(), func(c certify.Check) bool { return c.ID == id })
-				if about < 0 || !slices.Contains(certify.Checks()[about].Musts, p.must.ID) {
+				if about < 0 || !slices.Contains(certify.Checks()[about].Musts, p.id) {
 					t.Errorf("%s: %s is seen by %s, which is not about it", m.where(), m.name(), id)
 				}
 			}

@@ -16,20 +16,27 @@ import (
 	"github.com/allodhq/allod/wire/ai/must"
 )
 
-// A proof is the mutations of one duty.
+// A proof is the mutations of one duty: of a MUST of the AI contract, or of what the zone has.
 type proof struct {
-	must      must.Must
-	by        must.Enforcer // server or daemon
+	id        string        // of a MUST, of a family of the zone contract, or a part's name
+	by        must.Enforcer // server or daemon; empty for what is no MUST
 	part      bool          // what it proves is not all of the duty
 	mutations []mutation
+}
+
+func (p proof) name() string {
+	if p.by == "" {
+		return p.id
+	}
+	return p.id + " by the " + string(p.by)
 }
 
 // A mutation is one change of the code and the test that must notice it.
 type mutation struct {
 	list  string // the file that lists it
-	must  string
+	id    string // of its proof
 	title string // what the change does
-	why   string // why the MUST is broken by it
+	why   string // why the duty is broken by it
 	line  int    // of the title in the list
 
 	file     string // from the top of the module, in slashes
@@ -51,9 +58,13 @@ const (
 	maxTimeout = time.Minute
 )
 
+// parts are what the zone stands on and no family of its contract names.
+var parts = []string{"CA", "Carrier", "Console", "Store"}
+
 var (
-	dutyForm  = regexp.MustCompile(`^## ([A-Z]+(?:_[A-Z]+)+)(?: \((server|daemon)\))?(, in part)?$`)
-	placeForm = regexp.MustCompile("^In `([^`]+)`, seen by `go test (\\./[A-Za-z0-9_./-]+) -run ([^` ]+)(?: -timeout ([0-9a-z.]+))?`:$")
+	dutyForm   = regexp.MustCompile(`^## (\w+)(?: \((server|daemon)\))?(, in part)?$`)
+	familyForm = regexp.MustCompile(`^F(?:0[1-9]|[1-7][0-9])$`)
+	placeForm  = regexp.MustCompile("^In `([^`]+)`, seen by `go test (\\./[A-Za-z0-9_./-]+) -run ([^` ]+)(?: -timeout ([0-9a-z.]+))?`:$")
 )
 
 // parse reads a list, which is called by its file. What stands before the first duty is for people. It
@@ -74,7 +85,7 @@ func parse(file, text string) (proofs []proof, problems []error) {
 	}
 	for _, p := range proofs {
 		if len(p.mutations) == 0 {
-			problems = append(problems, fmt.Errorf("%s: %s by the %s has no mutation", file, p.must.ID, p.by))
+			problems = append(problems, fmt.Errorf("%s: %s has no mutation", file, p.name()))
 		}
 	}
 	return proofs, problems
@@ -124,10 +135,10 @@ func (r *reader) intro() {
 func (r *reader) duty(proofs *[]proof) error {
 	if strings.HasPrefix(r.line(), "### ") {
 		if len(*proofs) == 0 {
-			return r.wrong("this mutation stands under no MUST")
+			return r.wrong("this mutation stands under no duty")
 		}
 		p := &(*proofs)[len(*proofs)-1]
-		m, err := r.mutation(p.must.ID)
+		m, err := r.mutation(p.id)
 		if err != nil {
 			return err
 		}
@@ -137,38 +148,53 @@ func (r *reader) duty(proofs *[]proof) error {
 		p.mutations = append(p.mutations, m)
 		return nil
 	}
-	found := dutyForm.FindStringSubmatch(r.line())
-	if found == nil {
-		return r.wrong(`a heading is "## MUST_ID", "## MUST_ID (server)" or "## MUST_ID (daemon)", or such a one with ", in part" behind it`)
+	p, err := readDuty(r.line())
+	if err != nil {
+		return r.wrong(err.Error())
 	}
-	p := proof{by: must.Enforcer(found[2]), part: found[3] != ""}
-	i := slices.IndexFunc(must.All(), func(m must.Must) bool { return m.ID == found[1] })
-	if i < 0 {
-		return r.wrong("the contract names no " + found[1])
-	}
-	p.must = must.All()[i]
-	switch both := p.must.EnforcedBy == must.Both; {
-	case both && p.by == "":
-		return r.wrong(p.must.ID + " is kept by both, so its heading says whose half this is: (server) or (daemon)")
-	case !both && p.by != "":
-		return r.wrong(p.must.ID + " is kept by the " + string(p.must.EnforcedBy) + " alone, so its heading names nobody")
-	case !both:
-		p.by = p.must.EnforcedBy
-	}
-	if slices.ContainsFunc(*proofs, func(other proof) bool { return other.must.ID == p.must.ID && other.by == p.by }) {
-		return r.wrong(p.must.ID + " is there twice")
+	if slices.ContainsFunc(*proofs, func(other proof) bool { return other.id == p.id && other.by == p.by }) {
+		return r.wrong(p.id + " is there twice")
 	}
 	*proofs = append(*proofs, p)
 	r.next++
 	// What follows the heading is for people.
 	if r.blank(); p.part && (r.line() == "" || r.line()[0] == '#') {
-		return r.wrong("before this stands which part of " + p.must.ID + " is not proved")
+		return r.wrong("before this stands which part of " + p.id + " is not proved")
 	}
 	r.skip(func(line string) bool { return !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "```") })
 	if !r.done() && !strings.HasPrefix(r.line(), "## ") && !strings.HasPrefix(r.line(), "### ") {
 		return r.wrong(`here a mutation begins: "### What it changes"`)
 	}
 	return nil
+}
+
+// readDuty reads the heading of a duty.
+func readDuty(line string) (p proof, err error) {
+	found := dutyForm.FindStringSubmatch(line)
+	if found == nil {
+		return p, errors.New(`a heading is "## MUST_ID", "## MUST_ID (server)" or "## MUST_ID (daemon)", or such a one with ", in part" behind it, or "## F01" to "## F79", or "## PART"`)
+	}
+	p = proof{id: found[1], by: must.Enforcer(found[2]), part: found[3] != ""}
+	if familyForm.MatchString(p.id) || slices.Contains(parts, p.id) {
+		if p.by != "" || p.part {
+			return p, errors.New(p.id + " is no MUST, so its heading names nobody and no part")
+		}
+		return p, nil
+	}
+	i := slices.IndexFunc(must.All(), func(m must.Must) bool { return m.ID == p.id })
+	if i < 0 {
+		return p, errors.New("the contracts name no " + p.id)
+	}
+	by := must.All()[i].EnforcedBy
+	switch both := by == must.Both; {
+	case both && p.by == "":
+		return p, errors.New(p.id + " is kept by both, so its heading says whose half this is: (server) or (daemon)")
+	case !both && p.by != "":
+		return p, errors.New(p.id + " is kept by the " + string(by) + " alone, so its heading names nobody")
+	case !both:
+		p.by = by
+	}
+	return p, nil
 }
 
 // paragraph reads lines up to a blank one and joins them.
@@ -182,13 +208,13 @@ func (r *reader) paragraph() string {
 }
 
 func (r *reader) mutation(id string) (mutation, error) {
-	m := mutation{list: r.file, must: id, title: strings.TrimPrefix(r.line(), "### "), line: r.next + 1}
+	m := mutation{list: r.file, id: id, title: strings.TrimPrefix(r.line(), "### "), line: r.next + 1}
 	if strings.TrimSpace(m.title) != m.title || m.title == "" {
 		return m, r.wrong("a mutation is called by what it changes")
 	}
 	r.next++
 	if m.why = r.paragraph(); !strings.HasSuffix(m.why, ".") || strings.HasPrefix(m.why, "In `") {
-		return m, r.wrong("before this stands a sentence that says why the MUST is broken")
+		return m, r.wrong("before this stands a sentence that says why the duty is broken")
 	}
 	place := r.paragraph()
 	found := placeForm.FindStringSubmatch(place)
@@ -265,9 +291,10 @@ func (m mutation) apply(source string) (string, error) {
 // check finds mutations that do not fit the files of a module: a list that nobody runs must not rot
 // unseen. It compiles nothing.
 func check(root string, proofs []proof) (problems []error) {
+	tests := tests{root: root, of: map[string][]string{}}
 	for _, p := range proofs {
 		for _, m := range p.mutations {
-			if err := m.fits(root); err != nil {
+			if err := m.fits(root, tests); err != nil {
 				problems = append(problems, fmt.Errorf("%s: %s: %w", m.where(), m.name(), err))
 			}
 		}
@@ -275,7 +302,7 @@ func check(root string, proofs []proof) (problems []error) {
 	return problems
 }
 
-func (m mutation) fits(root string) error {
+func (m mutation) fits(root string, tests tests) error {
 	mutated, err := m.mutate(root)
 	if err != nil {
 		return err
@@ -285,7 +312,7 @@ func (m mutation) fits(root string) error {
 			return fmt.Errorf("the new text is no Go: %w", err)
 		}
 	}
-	return m.target.exists(root)
+	return m.target.exists(tests)
 }
 
 // mutate reads the file and makes the change.
@@ -305,27 +332,47 @@ func (m mutation) mutate(root string) (string, error) {
 
 var testForm = regexp.MustCompile(`(?m)^func (Test\w*)\(`)
 
+// tests are the names of the tests of packages. Each package is read once.
+type tests struct {
+	root string
+	of   map[string][]string
+}
+
+func (t tests) in(pkg string) ([]string, error) {
+	if names, ok := t.of[pkg]; ok {
+		return names, nil
+	}
+	files, err := filepath.Glob(filepath.Join(t.root, filepath.FromSlash(pkg), "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, found := range testForm.FindAllSubmatch(text, -1) {
+			names = append(names, string(found[1]))
+		}
+	}
+	t.of[pkg] = names
+	return names, nil
+}
+
 // exists looks for a test that the pattern names. Whether it has the subtests is seen when it runs.
-func (t target) exists(root string) error {
+func (t target) exists(tests tests) error {
 	top, _, _ := strings.Cut(t.pattern, "/")
 	pattern, err := regexp.Compile(top)
 	if err != nil {
 		return fmt.Errorf("-run %s is no pattern", t.pattern)
 	}
-	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(t.pkg), "*_test.go"))
+	names, err := tests.in(t.pkg)
 	if err != nil {
 		return err
 	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		for _, found := range testForm.FindAllSubmatch(text, -1) {
-			if pattern.Match(found[1]) {
-				return nil
-			}
-		}
+	if !slices.ContainsFunc(names, pattern.MatchString) {
+		return fmt.Errorf("%s has no test %s", t.pkg, top)
 	}
-	return fmt.Errorf("%s has no test %s", t.pkg, top)
+	return nil
 }

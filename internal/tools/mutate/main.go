@@ -1,6 +1,7 @@
-// Command mutate proves the MUSTs of the AI contract. A proof is a test plus a change of the code that
-// turns it red. The changes are listed in test/mutations.md; the command makes each of them in a copy
-// that only the compiler sees, runs the test that must notice, and fails if one does not.
+// Command mutate proves the MUSTs of the AI contract and the families of the zone contract. A proof is a
+// test plus a change of the code that turns it red. The changes are listed in test/mutations.md and its
+// neighbours; the command makes each of them in a copy that only the compiler sees, runs the test that must
+// notice, and fails if one does not.
 //
 // It refuses to guess: a change whose old text does not stand exactly once in its file, a test that is
 // red or absent without the change, and a change that does not compile prove nothing and are named.
@@ -29,10 +30,10 @@ const listFile = "test/mutations.md"
 
 // lists are all lists. The others have the same form and may be absent; where two name a duty, the first
 // says whether it is proved in part.
-var lists = []string{listFile, "test/mutations-certify.md"}
+var lists = []string{listFile, "test/mutations-certify.md", "test/mutations-zone.md"}
 
 func main() {
-	only := flag.String("must", "", "only the mutations of this MUST")
+	only := flag.String("must", "", "only the mutations of this MUST, family or part")
 	list := flag.Bool("list", false, "run nothing; print the MUSTs that are not proved yet")
 	verbose := flag.Bool("v", false, "print what each test said, so that one sees whether it is red for the right reason")
 	flag.Parse()
@@ -46,7 +47,7 @@ func main() {
 
 // options are the flags.
 type options struct {
-	only    string // a MUST, or all
+	only    string // a MUST, a family or a part; empty for all
 	list    bool
 	verbose bool
 }
@@ -69,12 +70,12 @@ func run(ctx context.Context, out io.Writer, dir string, o options) error {
 		return printMissing(out, proofs)
 	}
 	if len(proofs) == 0 {
-		return fmt.Errorf("%s has no mutation of that MUST", listFile)
+		return errors.New("no list has a mutation of that")
 	}
 	return prove(ctx, out, root, proofs, o.verbose)
 }
 
-// load reads the lists of a module, all of them or what belongs to one MUST, and checks that against the
+// load reads the lists of a module, all of them or what belongs to one duty, and checks that against the
 // module's files.
 func load(root, only string) (proofs []proof, err error) {
 	var problems []error
@@ -90,7 +91,7 @@ func load(root, only string) (proofs []proof, err error) {
 		proofs, problems = append(proofs, more...), append(problems, wrong...)
 	}
 	if only != "" {
-		proofs = slices.DeleteFunc(proofs, func(p proof) bool { return p.must.ID != only })
+		proofs = slices.DeleteFunc(proofs, func(p proof) bool { return p.id != only })
 	}
 	if len(problems) == 0 {
 		problems = check(root, proofs)
@@ -122,7 +123,7 @@ func printMissing(out io.Writer, proofs []proof) error {
 	var part, missing, operator []duty
 	all := duties()
 	for _, d := range all {
-		i := slices.IndexFunc(proofs, func(p proof) bool { return p.must.ID == d.must.ID && p.by == d.by })
+		i := slices.IndexFunc(proofs, func(p proof) bool { return p.id == d.must.ID && p.by == d.by })
 		switch {
 		case i >= 0 && proofs[i].part:
 			part = append(part, d)
@@ -147,11 +148,18 @@ func printMissing(out io.Writer, proofs []proof) error {
 	print("Proved in part:", part)
 	print("Not proved yet:", missing)
 	print("For the operator to answer, and not for a test:", operator)
+	if zone := slices.DeleteFunc(slices.Clone(proofs), func(p proof) bool { return p.by != "" }); len(zone) > 0 {
+		fmt.Fprintf(w, "Of the zone, %d families and parts have changes:", len(zone))
+		for _, p := range zone {
+			fmt.Fprint(w, " "+p.id)
+		}
+		fmt.Fprintln(w)
+	}
 	return w.Flush()
 }
 
 // name is how a mutation is called in tables and problems.
-func (m mutation) name() string { return m.must + ": " + m.title }
+func (m mutation) name() string { return m.id + ": " + m.title }
 
 // where says where in its list a mutation stands.
 func (m mutation) where() string { return at(m.list, m.line) }

@@ -81,7 +81,8 @@ func (g *merger) add(number int, m mutation) bool {
 		if !ok || d.Body == nil || from <= f.offset(d.Body.Lbrace) || to > f.offset(d.Body.Rbrace) {
 			continue
 		}
-		twin := fmt.Sprintf("%s%s%d", d.Name.Name, switchVar, number)
+		// The name is not exported, for tests that look at all methods of a type.
+		twin := fmt.Sprintf("%s%d_%s", switchVar, number, d.Name.Name)
 		call, ok := callOf(d, twin)
 		if !ok {
 			return false
