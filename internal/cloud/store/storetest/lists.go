@@ -72,7 +72,11 @@ func pages[V any, K ~string](t *testing.T, what string, limit int, key func(V) K
 		if len(list) < limit {
 			return keys
 		}
-		after = key(list[len(list)-1])
+		last := key(list[len(list)-1])
+		if last <= after {
+			t.Fatalf("%s: the page behind %q ends with %q", what, after, last)
+		}
+		after = last
 	}
 }
 
