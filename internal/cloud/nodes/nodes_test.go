@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -247,10 +248,10 @@ func TestF08AdoptionKeepsTheNodeAndRotatesSpark(t *testing.T) {
 
 func TestF08LinesThatDoNotCount(t *testing.T) {
 	c := start(t)
-	used := c.code(t)
-	c.enroll(t, c.machine(t, used))
 	expired := c.code(t)
 	c.pass(time.Hour)
+	used := c.code(t) // and it has not expired
+	c.enroll(t, c.machine(t, used))
 	unknown, err := enroll.NewJumpCode(c.rand)
 	if err != nil {
 		t.Fatal(err)
@@ -311,6 +312,10 @@ func TestF09TheBearerBeforeDiesAtOnce(t *testing.T) {
 			want := enroll.RotationReceipt{RotationID: r.RotationID, NodeID: m.id, Purpose: u, Generation: 2, SessionEpoch: 2, RotatedAt: zone.At(c.now)}
 			if err != nil || receipt != want {
 				t.Errorf("%+v %v, want %+v", receipt, err, want)
+			}
+			line := fmt.Sprintf("%s %s node/%s", who.Principal{Kind: who.Node, Node: m.id, Purpose: string(u)}.Actor(), enroll.MethodRotate, m.id)
+			if audit := c.audited(t); !slices.Contains(audit, line) {
+				t.Errorf("%q is not in the log: %q", line, audit)
 			}
 			_, _, err = c.Credential(ctx, b)
 			refused(t, "the bearer before", err, enroll.ErrCredential)
