@@ -43,9 +43,9 @@ test: check ## run the checks, then every test with the race detector, and list 
 # The race detector changes what is allocated and makes the largest messages and the database slow, so
 # those tests skip or do less under it and run once more without.
 
-# MUST=CLAIM_ATOMIC runs the changes of one MUST.
+# MUST=CLAIM_ATOMIC runs the changes of one MUST, and MUST=F08 those of one family of the zone contract.
 .PHONY: mutate
-mutate: ## break the code as test/mutations.md says, and see each test turn red
+mutate: ## break the code as test/mutations*.md say, and see each test turn red
 	go run ./internal/tools/mutate -must '$(MUST)'
 
 # The rules of the repository are tests, in internal/repocheck. They run with the others.
