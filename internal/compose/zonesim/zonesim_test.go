@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 var (
@@ -82,5 +83,41 @@ func TestZoneSimulationReplays(t *testing.T) {
 	}
 	if run(1) == run(2) {
 		t.Error("two seeds are one run, so the comparison proves nothing")
+	}
+}
+
+// TestTheControllersReturnIsNoRush: 2,000 nodes whose requests all fail for a while
+// stay as spread as they were.
+func TestTheControllersReturnIsNoRush(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		away, slow time.Duration
+	}{
+		{"a port that is closed for a minute", time.Minute, 0},
+		{"packets that vanish for a minute", time.Minute, 10 * time.Second},
+		{"a restart of 2 seconds", 2 * time.Second, 0},
+		{"an hour", time.Hour, 10 * time.Second},
+	} {
+		for seed := uint64(1); seed <= 5; seed++ {
+			before, after := Schedule(2000, seed, c.away, c.slow)
+			if seed == 1 {
+				t.Logf("%s: before %+v, after %+v", c.what, before, after)
+			}
+			if before.Requests < 11_900 || after.Requests < 11_000 {
+				t.Fatalf("%s: before %+v, after %+v", c.what, before, after)
+			}
+			if float64(after.Peak) >= 3*after.Mean {
+				t.Errorf("%s, seed %d: a peak of %d with a mean of %.1f", c.what, seed, after.Peak, after.Mean)
+			}
+		}
+	}
+	// What it is measured against is not always met: nodes without slots of their own,
+	// that all ask when the controller is back.
+	rush := make([]int, time.Minute/window)
+	for i := range 6 {
+		rush[i*100] = 2000
+	}
+	if l := loadOf(rush); float64(l.Peak) < 3*l.Mean {
+		t.Error("the bound would pass a rush")
 	}
 }
