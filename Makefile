@@ -24,9 +24,14 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: ## build bin/allod and run its demo
-	CGO_ENABLED=0 go build -o bin/allod ./cmd/allod
+demo: build ## build bin/allod and bin/allod-node and run the demo
 	bin/allod demo
+
+# What runs as root on a node is for Linux, and allod finds it beside itself.
+.PHONY: build
+build:
+	CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/allod ./cmd/allod
+	if [ "$$(go env GOOS)" = linux ]; then CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/allod-node ./cmd/allod-node; fi
 
 .PHONY: test
 test: check ## run the checks, then every test with the race detector, and list the MUSTs not proved yet
