@@ -19,6 +19,7 @@ import (
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
+	"github.com/allodhq/allod/internal/command"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -80,6 +81,7 @@ import (
 func All() []refusal.Registry {
 	return []refusal.Registry{
 		refusal.Kinds,
+		command.Kinds,
 		cli.Kinds,
 		compose.Kinds,
 		bench.Kinds,

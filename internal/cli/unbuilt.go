@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"slices"
-
 	"github.com/spf13/cobra"
 )
 
@@ -56,9 +54,4 @@ func newGateway(Env) *cobra.Command {
 			return ErrUsage.With(where)
 		},
 	}
-}
-
-// asksForHelp looks at the words of a command that reads no flags.
-func asksForHelp(args []string) bool {
-	return slices.Contains(args, "--help") || slices.Contains(args, "-h")
 }

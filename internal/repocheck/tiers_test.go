@@ -42,6 +42,7 @@ var places = []struct {
 	{"internal/carrier", kernel},
 	{"internal/tty", kernel},
 	{"internal/pace", kernel},
+	{"internal/command", kernel},
 
 	{"site/...", party},
 	{"certify/...", party},
