@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -79,7 +78,7 @@ type HeartbeatsReport struct {
 // Load is what the controller's process took, seen from outside of it.
 type Load struct {
 	// Cores is how many processor cores it kept busy on average; 0 where the system
-	// does not tell.
+	// does not tell, or it was too little to be counted.
 	Cores float64 `json:"cores"`
 	// PeakMemoryMB is the most memory that it had in use since its start, in
 	// millions of bytes; 0 where the system does not tell.
@@ -197,5 +196,5 @@ func cores(before, after, took time.Duration) float64 {
 	if before <= 0 || after < before || took <= 0 {
 		return 0
 	}
-	return math.Max(float64(after-before)/float64(took), math.SmallestNonzeroFloat64)
+	return float64(after-before) / float64(took)
 }

@@ -20,7 +20,7 @@ const (
 	before = 3 * spark.Interval
 	away   = 47 * time.Second
 	after  = 6 * spark.Interval
-	// patience is how long a request that nobody answers may take to fail.
+	// nodePatience is how long a request that nobody answers may take to fail.
 	nodePatience = spark.Interval
 )
 
@@ -45,25 +45,36 @@ func (t *turns) Pop() any {
 }
 
 // reconnect plays the schedule that a node's Spark has, for that many nodes and
-// without a clock: all is well, the controller is away, and it is back. While it is
-// away, a request fails at once or takes any time up to a node's patience. Nodes
-// that start begin at any time, as after a power cut in a whole building they would
-// not; the first place of a slot is random, so they would be as far apart then.
+// without a clock: all start at one time, all is well, the controller is away, and
+// it is back. While it is away, a request fails at once or takes any time up to a
+// node's patience.
 func reconnect(nodes int, rand io.Reader) Reconnect {
+	return play(nodes, rand, func() schedule { p := pace.New(spark.Interval); return &p })
+}
+
+// schedule is what package pace has.
+type schedule interface {
+	Wait(now time.Time, rand io.Reader) (until time.Time, wait bool)
+	At() time.Time
+	Done(now time.Time)
+	Failed(now time.Time, err error)
+}
+
+func play(nodes int, rand io.Reader, begin func() schedule) Reconnect {
 	start := time.Unix(0, 0)
 	gone, back := start.Add(before), start.Add(before+away)
 	end := back.Add(after)
-	paces := make([]pace.Pace, nodes)
+	paces := make([]schedule, nodes)
 	var queue turns
 	for i := range paces {
-		paces[i] = pace.New(spark.Interval)
+		paces[i] = begin()
 		until, _ := paces[i].Wait(start, rand)
 		queue = append(queue, turn{until, i})
 	}
 	heap.Init(&queue)
 	counts := make([]int, after/bin)
 	for queue[0].at.Before(end) {
-		now, p := queue[0].at, &paces[queue[0].node]
+		now, p := queue[0].at, paces[queue[0].node]
 		switch {
 		case now.Before(gone):
 			p.Done(now)
