@@ -21,9 +21,7 @@ import (
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/pace"
 	"github.com/allodhq/allod/wire/zone"
-	"github.com/allodhq/allod/wire/zone/admin"
 	"github.com/allodhq/allod/wire/zone/canon"
-	"github.com/allodhq/allod/wire/zone/cluster"
 	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/methods"
@@ -34,6 +32,8 @@ import (
 const (
 	// controllerFolder is the controller's in the folder of a run.
 	controllerFolder = "controller"
+	// firstCluster is the one that a controller makes at its first start.
+	firstCluster zone.ClusterID = "main"
 	// joiners is how many nodes join at once.
 	joiners = 8
 	// reportTime bounds one report.
@@ -102,15 +102,15 @@ func (f *fleet) measure(ctx context.Context, r *HeartbeatsReport) error {
 func (f *fleet) start(ctx context.Context) (*program, error) {
 	return work{f.Program, f.folder, f.Progress}.launch(ctx, controllerFolder, ErrController, func(line []byte) error {
 		var first struct {
-			URL string `json:"url"`
+			Origin string `json:"origin"`
 		}
 		if err := json.Unmarshal(line, &first); err != nil {
 			return err
 		}
-		if !strings.HasPrefix(first.URL, "https://") {
+		if !strings.HasPrefix(first.Origin, "https://") {
 			return errors.New("bench: the controller does not say where it listens")
 		}
-		f.url = first.URL
+		f.url = first.Origin
 		f.admin = carrier.NewAdminClient(carrier.Path, httpd.AdminClient(filepath.Join(f.folder, controllerFolder)), f.Rand)
 		return nil
 	}, "controller", "serve", "--roles", "zone", "--data", controllerFolder, "--listen", "127.0.0.1:0", "--json")
@@ -136,22 +136,12 @@ type node struct {
 // join has every node invited by the local administrator and enrolled over the
 // network, as machines are.
 func (f *fleet) join(ctx context.Context) error {
-	const organization = "bench"
-	if _, err := carrier.Call(ctx, f.admin, methods.CreateOrganization, admin.CreateOrganizationCodec, admin.CreateOrganizationAnswerCodec,
-		admin.CreateOrganization{OrganizationID: organization, Name: "bench", MutationID: "bench-organization"}, carrier.Proof{}); err != nil {
-		return err
-	}
-	made, err := carrier.Call(ctx, f.admin, methods.CreateCluster, cluster.CreateCodec, cluster.AnswerCodec,
-		cluster.Create{Organization: organization, Cluster: cluster.Writable{Name: "bench"}, Mutation: "bench-cluster"}, carrier.Proof{})
-	if err != nil {
-		return err
-	}
 	f.nodes = make([]*node, f.HeartbeatsConfig.Nodes)
 	count, ended := phase(f.Progress, "joining nodes", len(f.nodes))
 	defer ended()
 	return together(ctx, joiners, func(ctx context.Context, joiner int) error {
 		for i := joiner; i < len(f.nodes); i += joiners {
-			invited, err := carrier.Call(ctx, f.admin, methods.InviteNode, wirenodes.InviteCodec, wirenodes.InvitationCodec, wirenodes.Invite{Cluster: made.Cluster.ID}, carrier.Proof{}, enroll.Kinds)
+			invited, err := carrier.Call(ctx, f.admin, methods.InviteNode, wirenodes.InviteCodec, wirenodes.InvitationCodec, wirenodes.Invite{Cluster: firstCluster}, carrier.Proof{}, enroll.Kinds)
 			if err != nil {
 				return err
 			}
