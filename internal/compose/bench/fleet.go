@@ -39,7 +39,8 @@ const (
 	// reportTime bounds one report.
 	reportTime = 30 * time.Second
 	// settle is how long nodes report before it is measured: each one once, by a
-	// connection of its own, and some time more.
+	// connection of its own, and some time more. A measurement that is shorter than
+	// that is a trial, and waits no longer than it takes.
 	settle = spark.Interval + 2*time.Second
 )
 
@@ -63,7 +64,7 @@ func (f *fleet) measure(ctx context.Context, r *HeartbeatsReport) error {
 	if err := f.join(ctx); err != nil {
 		return err
 	}
-	warm := min(settle, f.Duration+spark.Interval)
+	warm := min(settle, f.Duration)
 	f.Progress(fmt.Sprintf("%d nodes report for %v, and then for %v that are measured", f.HeartbeatsConfig.Nodes, warm, f.Duration))
 	running, stop := context.WithCancel(ctx)
 	defer stop()

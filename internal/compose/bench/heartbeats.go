@@ -66,7 +66,7 @@ func (c *HeartbeatsConfig) complete() error {
 // heartbeats --json.
 type HeartbeatsReport struct {
 	Nodes int `json:"nodes"`
-	// Seconds is how long it was measured, once each node had reported.
+	// Seconds is how long it was measured.
 	Seconds    float64    `json:"seconds"`
 	Controller Load       `json:"controller"`
 	Heartbeats Heartbeats `json:"heartbeats"`
