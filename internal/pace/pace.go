@@ -20,11 +20,13 @@ type Pace struct {
 func New(interval time.Duration) Pace { return Pace{interval: interval} }
 
 // Wait reports whether it is too early, and until when. The first call places the
-// slots, by rand.
+// slots, by rand; a request that was asked for with Now before stays where it is.
 func (p *Pace) Wait(now time.Time, rand io.Reader) (until time.Time, wait bool) {
 	if p.slot.IsZero() {
 		p.slot = now.Add(within(rand, p.interval))
-		p.next = p.slot
+		if p.next.IsZero() {
+			p.next = p.slot
+		}
 	}
 	return p.next, now.Before(p.next)
 }

@@ -72,13 +72,17 @@ func (c *Core) may(s State) {
 }
 
 // Join begins the enrollment of a fresh node. The same line again goes on with what
-// was begun; another line takes the place of one whose enrollment has no
-// acknowledgement. It returns ErrJoined, save's and rand's errors.
+// was begun, or finds it done; another line takes the place of one whose enrollment has
+// no acknowledgement. It returns ErrJoined, save's and rand's errors.
 func (c *Core) Join(l enroll.JoinLine, hostname string) error {
 	if c.state.Active != nil {
+		if c.state.Line.Equal(l.Code.Hash()) {
+			return nil // whoever asked was cut off before the end
+		}
 		return ErrJoined
 	}
-	if p := c.state.Pending; p != nil && (p.Acknowledged != nil || p.Code.Hash().Equal(l.Code.Hash())) {
+	to := Controller{l.Origin, l.Pin}
+	if p := c.state.Pending; p != nil && (p.Acknowledged != nil || p.Code.Hash().Equal(l.Code.Hash()) && c.state.Controller == to) {
 		return nil
 	}
 	p, err := c.newPending(hostname)
@@ -86,7 +90,7 @@ func (c *Core) Join(l enroll.JoinLine, hostname string) error {
 		return err
 	}
 	p.Code = l.Code
-	return c.begin(State{Controller: Controller{l.Origin, l.Pin}, Pending: p})
+	return c.begin(State{Controller: to, Pending: p})
 }
 
 // Adopt begins the enrollment of a new Pallet of a node. It returns ErrNotJoined,
@@ -285,7 +289,11 @@ func (c *Core) Activated(now time.Time, r enroll.ActivateResponse) error {
 	err := enroll.BindActive(enroll.ActivateRequest{Enrollment: *p.Proposal, Acknowledgement: *p.Acknowledged}, r)
 	if err == nil {
 		active := authority.New(p.Acknowledged.Identity(enroll.Spark), p.Bearer)
-		c.may(State{Controller: c.state.Controller, Active: &active, Evidence: p.Acknowledged})
+		line := c.state.Line
+		if !p.adopts() {
+			line = p.Code.Hash()
+		}
+		c.may(State{Controller: c.state.Controller, Active: &active, Evidence: p.Acknowledged, Line: line})
 		c.due, c.late, c.turn = false, false, false
 		c.pace.Now(now)
 	}
@@ -309,10 +317,9 @@ func (c *Core) Reported(now time.Time, report wire.Report, r wire.Response) erro
 		c.pace.Failed(now, err)
 		return err
 	}
+	c.state.Last = &r.Receipt
 	if now.Sub(c.kept) >= KeepReceipt || now.Before(c.kept) {
-		s := c.state
-		s.Last = &r.Receipt
-		c.may(s)
+		c.may(c.state)
 		c.kept = now
 	}
 	if c.due = r.RotationRequired; c.due {
