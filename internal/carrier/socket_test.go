@@ -637,33 +637,67 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestTrickledMessageIsCut: a peer that answers pings and sends a message byte by
-// byte does not hold its room for long, nor a socket that is to end.
+// TestTrickledMessageIsCut: a peer that answers pings and sends a message in tiny
+// pieces does not hold its room for long.
 func TestTrickledMessageIsCut(t *testing.T) {
-	for name, end := range map[string]func(w *world){
-		"by its time": func(*world) {},
-		"by the end":  func(w *world) { go w.server.Close() },
-	} {
-		bubble(t, carrier.Limits{}, func(t *testing.T, w *world) {
-			conn := w.upgraded()
-			began := time.Now()
-			go func() { _, _ = io.Copy(io.Discard, conn) }()
-			_, _ = conn.Write(frame(0x81, registration("node-a")))
-			head := frame(0x81, strings.Repeat(" ", 100<<10))
-			_, _ = conn.Write(head[:20])
-			end(w)
-			for range 300 {
-				time.Sleep(time.Second)
-				if _, err := conn.Write([]byte(" ")); err != nil {
-					break
-				}
-			}
-			if took := time.Since(began); took > 35*time.Second {
-				t.Errorf("%s: cut after %v", name, took)
-			}
-			_ = conn.Close()
-		})
+	bubble(t, carrier.Limits{}, func(t *testing.T, w *world) {
+		conn := w.registered()
+		defer func() { _ = conn.Close() }()
+		began := time.Now()
+		trickle := frame(0x00, " ")
+		for n := range 20 {
+			trickle = append(trickle, frame(0x8a, fmt.Sprint(n))...) // pongs for all pings to come
+		}
+		_, err := conn.Write(frame(0x01, "{"))
+		for err == nil && time.Since(began) < 5*time.Minute {
+			time.Sleep(time.Second)
+			_, err = conn.Write(trickle)
+		}
+		if took := time.Since(began); took < 29*time.Second || took > 34*time.Second {
+			t.Errorf("cut after %v", took)
+		}
+	})
+}
+
+// TestTrickledMessageDoesNotHoldTheEnd: nor does one that never ends hold a socket
+// that is to end.
+func TestTrickledMessageDoesNotHoldTheEnd(t *testing.T) {
+	bubble(t, carrier.Limits{}, func(t *testing.T, w *world) {
+		conn := w.registered()
+		defer func() { _ = conn.Close() }()
+		head := frame(0x81, strings.Repeat(" ", 100<<10))
+		_, err := conn.Write(head[:20])
+		synctest.Wait()
+		began := time.Now()
+		over := make(chan time.Duration, 1)
+		go func() { w.server.Close(); over <- time.Since(began) }()
+		synctest.Wait()
+		if err == nil { // enough for the reading to pause, and for the library's goodbye to begin to read instead
+			_, err = conn.Write([]byte(strings.Repeat(" ", 600)))
+		}
+		for err == nil && time.Since(began) < 5*time.Minute {
+			time.Sleep(100 * time.Millisecond)
+			_, err = conn.Write([]byte(" "))
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("cut after %v", took)
+		}
+		_ = conn.Close()
+		if took := <-over; took > 4*time.Second {
+			t.Errorf("the server has ended after %v", took)
+		}
+	})
+}
+
+// registered is a connection with a session, whose peer only reads.
+func (w *world) registered() net.Conn {
+	conn := w.upgraded()
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	if _, err := conn.Write(frame(0x81, registration("node-a"))); err != nil {
+		w.t.Fatal(err)
 	}
+	synctest.Wait()
+	return conn
 }
 
 func TestFragmentedMessagesAreOneMessage(t *testing.T) {

@@ -15,7 +15,7 @@ var ErrNotBuilt = refusal.NewKind("not-built-yet", 501,
 	"Run allod --help for what works today, and see docs/status.md for what comes next.")
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrNoTrace, ErrNoLine, ErrPlainHTTP, ErrReach, ErrNoController, ErrControllerSilent}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrParties, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrNoTrace, ErrNoLine, ErrPlainHTTP, ErrReach, ErrNoController, ErrControllerSilent}}
 
 // Env is what a command has of the world around it.
 type Env = command.Env

@@ -30,9 +30,8 @@ import (
 // Database is the name of the store's file in a data folder.
 const Database = "zone.db"
 
-// Party is what a controller calls itself in backups: the name of its store's
-// schema.
-const Party = sqlite.Name
+// Party is what a controller is called in backups.
+const Party = "controller"
 
 // Times of upkeep.
 const (

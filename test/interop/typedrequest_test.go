@@ -68,7 +68,7 @@ func TestTypedRequest(t *testing.T) {
 		{"named refusal", "say", object{"text": "more", "identity": identity, "protocol": offer},
 			object{"error": object{"text": "room-full: The room is full. It holds four.",
 				"data": object{"code": "room-full", "detail": "It holds four.", "retryAfterMs": 90000.0}}}},
-		{"refused credential", "say", object{"text": "x", "identity": object{"jwt": "nobody"}, "protocol": offer},
+		{"refused credential", "say", object{"text": "x", "identity": object{"jwt": "no.bo.dy"}, "protocol": offer},
 			object{"error": object{"text": rpc.ErrCredential.Error(), "data": object{"code": "credential-refused"}}}},
 		{"wrong message", "say", object{"text": 7, "more": nil, "identity": identity, "protocol": offer},
 			object{"error": object{"text": rpc.ErrSchema.Error(), "data": object{"code": "request-schema-invalid",

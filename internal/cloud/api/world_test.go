@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/admin"
+	"github.com/allodhq/allod/wire/zone/canon"
 	wirecluster "github.com/allodhq/allod/wire/zone/cluster"
 	"github.com/allodhq/allod/wire/zone/enroll"
 	wiremachine "github.com/allodhq/allod/wire/zone/machine"
@@ -76,6 +78,9 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// worlds makes each controller of a test another one.
+var worlds atomic.Int32
+
 // world is a controller behind its carrier.
 type world struct {
 	t      *testing.T
@@ -99,7 +104,7 @@ func newWorldOn(t *testing.T, s store.Store) *world {
 	if err := keyfile.Platform(); err != nil {
 		t.Skip("this system keeps no key files")
 	}
-	w := &world{t: t, now: start, log: &buffer{}, rand: &source{r: rand.NewChaCha8([32]byte{7})}, store: storecount.Wrap(s)}
+	w := &world{t: t, now: start, log: &buffer{}, rand: &source{r: rand.NewChaCha8([32]byte{byte(worlds.Add(1))})}, store: storecount.Wrap(s)}
 	keys, err := token.Open(t.TempDir(), w.rand, start)
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +293,7 @@ func report() spark.Report {
 	return spark.Report{
 		ObservedAt: zone.At(start), Load: spark.Load{CPU: 1, Memory: 2, Disk: 3},
 		Host:   spark.Host{Hostname: "host-1", Kernel: "6.1.0", OS: "Debian", Architecture: "amd64", BootID: "boot-1", UptimeSeconds: 5, CPUs: 2, MemoryBytes: 1 << 30, DiskBytes: 1 << 40},
-		Bundle: spark.Bundle{Version: "0.1.0", SourceCommit: strings.Repeat("0", 40)},
+		Bundle: spark.Bundle{Version: "0.1.0", SourceCommit: strings.Repeat("0", 40), ManifestDigest: canon.Sum{1}},
 	}
 }
 
@@ -356,4 +361,11 @@ func (w *world) socket(jwt zone.Secret) (*carrier.Socket, error) {
 	_, err = call(w, s, methods.RegisterSession, admin.RegisterCloudlyClientSessionCodec, admin.RegisterCloudlyClientSessionAnswerCodec,
 		admin.RegisterCloudlyClientSession{JWT: jwt}, carrier.Proof{})
 	return s, err
+}
+
+// machineToken exchanges the bearer of an estate's machine.
+func (w *world) machineToken(e estate) zone.Secret {
+	w.t.Helper()
+	return must(w, w.client(), methods.ExchangeMachine, wiremachine.ExchangeCodec, wiremachine.ExchangeAnswerCodec,
+		wiremachine.Exchange{Bearer: e.machine}, carrier.Proof{}).JWT
 }

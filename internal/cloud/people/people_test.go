@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/allodhq/allod/internal/cloud/people"
 	"github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/store/memory"
+	"github.com/allodhq/allod/internal/cloud/store/sqlite"
 	"github.com/allodhq/allod/internal/cloud/store/storecount"
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
@@ -326,6 +329,20 @@ func TestF36WhatIsTakenAwayIsGoneWithTheNextRequest(t *testing.T) {
 	c.must(err)
 	check("enabled again", i, s, people.ErrEnded)
 
+	// Whoever is marked as disabled in any other way is out as well.
+	i, s = in()
+	mark := func(disabled bool) {
+		c.write(func(tx store.Tx) error {
+			o, _, _ := tx.Operator("ada")
+			o.Disabled = disabled
+			return tx.PutOperator(o)
+		})
+	}
+	mark(true)
+	check("marked", i, s, people.ErrEnded)
+	mark(false)
+	check("not marked", i, s, nil)
+
 	i, s = in()
 	c.after(12 * time.Hour)
 	check("over", i, s, token.ErrExpired)
@@ -588,6 +605,22 @@ func TestF77AbsentAndForeignAreTheSame(t *testing.T) {
 	for m := range reflect.TypeFor[*people.People]().Methods() {
 		if !slices.Contains(covered, m.Name) {
 			t.Errorf("%s is tried with nothing foreign", m.Name)
+		}
+	}
+}
+
+// Who administers everything hears that there is nothing, too.
+func TestF77NothingIsDoneToAnOrganizationThatIsNotThere(t *testing.T) {
+	c := newController(t, nil)
+	c.operator("theo", "", "")
+	for _, a := range attempts()[:3] {
+		cost := c.store.Cost(func() {
+			if _, err := a.absent(t.Context(), c, local); !errors.Is(err, who.ErrAbsent) {
+				t.Errorf("%s: %v", a.method, err)
+			}
+		})
+		if len(cost.Writes) > 0 {
+			t.Errorf("%s: it wrote %v", a.method, cost.Writes)
 		}
 	}
 }
@@ -1010,4 +1043,71 @@ func or(err error, bad bool) error {
 		return nil
 	}
 	return err
+}
+
+// What a person was told holds after a restart: in a file, with the keys beside it.
+func TestF77ARestartChangesNothing(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	r := &source{r: rand.NewChaCha8([32]byte{1})}
+	begin := func() (*people.People, store.Store) {
+		t.Helper()
+		keys, err := token.Open(dir, r, start)
+		if errors.Is(err, keyfile.ErrPlatform) {
+			t.Skip("no key is kept on this system")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "zone.db"), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return people.New(people.Config{Store: s, Keys: keys, Clock: func() time.Time { return start }, Rand: r}), s
+	}
+	p, s := begin()
+	first, err := p.Bootstrap(ctx)
+	if err != nil || first.IsZero() {
+		t.Fatal(err)
+	}
+	second, err := p.CreateLoginLink(ctx, local, admin.CreateLoginLink{OperatorID: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := p.ExchangeLoginLink(ctx, admin.ExchangeLoginLink{Code: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restart := func() {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p, s = begin()
+	}
+	restart()
+	if again, err := p.Bootstrap(ctx); err != nil || !again.IsZero() {
+		t.Errorf("a second start gives %v, %v", again, err)
+	}
+	if _, err := p.ExchangeLoginLink(ctx, admin.ExchangeLoginLink{Code: first}); !errors.Is(err, people.ErrLink) {
+		t.Errorf("a used link: %v", err)
+	}
+	if _, err := p.Authenticate(ctx, in.Identity); err != nil {
+		t.Errorf("a session: %v", err)
+	}
+	if _, err := p.EndSessions(ctx, local, admin.EndSessions{OperatorID: "admin", MutationID: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	restart()
+	if _, err := p.Authenticate(ctx, in.Identity); !errors.Is(err, people.ErrEnded) {
+		t.Errorf("a session that was ended: %v", err)
+	}
+	if _, err := p.ExchangeLoginLink(ctx, admin.ExchangeLoginLink{Code: second.Code}); !errors.Is(err, people.ErrLink) {
+		t.Errorf("a link from before that: %v", err)
+	}
+	if a, err := p.EndSessions(ctx, local, admin.EndSessions{OperatorID: "admin", MutationID: "m"}); err != nil || !a.Replayed {
+		t.Errorf("a repeat: %+v, %v", a, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

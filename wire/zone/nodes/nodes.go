@@ -39,7 +39,7 @@ var states = []State{NeverSeen, Online, Late, Lost, Removed}
 // time since it joined, for a removed one since then, else since its last report.
 type Liveness struct {
 	State State
-	Age   int64
+	Age   int64 // milliseconds, at least 0
 }
 
 // Seen is a node's last report, and when the controller took it.
