@@ -34,8 +34,11 @@ import (
 	"github.com/allodhq/allod/internal/node/authority"
 	"github.com/allodhq/allod/internal/node/bundle"
 	nodecontrol "github.com/allodhq/allod/internal/node/control"
+	nodedaemon "github.com/allodhq/allod/internal/node/daemon"
 	"github.com/allodhq/allod/internal/node/host"
 	"github.com/allodhq/allod/internal/node/keep"
+	"github.com/allodhq/allod/internal/node/link"
+	"github.com/allodhq/allod/internal/node/nodecli"
 	nodepallet "github.com/allodhq/allod/internal/node/pallet"
 	nodespark "github.com/allodhq/allod/internal/node/spark"
 	"github.com/allodhq/allod/internal/runner"
@@ -146,6 +149,9 @@ func All() []refusal.Registry {
 		authority.Kinds,
 		keep.Kinds,
 		nodepallet.Kinds,
+		link.Kinds,
+		nodedaemon.Kinds,
+		nodecli.Kinds,
 		nodespark.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,

@@ -60,6 +60,7 @@ type Controller struct {
 	gate   func(method string) Fate
 	counts map[string]int
 	server *http.Server
+	listen net.Listener
 	typed  *carrier.Server
 }
 
@@ -163,6 +164,7 @@ func (c *Controller) Start() error {
 		TLSConfig: server.Config(), ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn),
 		ReadHeaderTimeout: time.Minute,
 	}
+	c.listen = l
 	go func(s *http.Server) { _ = s.ServeTLS(l, "", "") }(c.server)
 	return nil
 }
@@ -177,6 +179,7 @@ func (c *Controller) Move() error {
 func (c *Controller) Stop() {
 	c.typed.Close()
 	_ = c.server.Close()
+	_ = c.listen.Close() // where it has not come to serve yet
 }
 
 // asked is the method of a typed request.

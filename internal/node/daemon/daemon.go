@@ -35,13 +35,10 @@ var (
 	ErrMoved = refusal.NewKind("node-not-known-there", 409,
 		"The controller at the new address answers, and takes this machine for another node. Nothing was changed.",
 		"Restore the controller from its latest backup, or join the machine there with a new line.")
-	ErrPalletThere = refusal.NewKind("node-has-pallet", 409,
-		"The node has a Pallet by what the controller knows, so there is nothing to adopt.",
-		"If that Pallet is lost, run allod node rm with --pallet-only at the controller first.")
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "The programs of a node", Kinds: []*refusal.Kind{ErrBusy, ErrController, ErrMoved, ErrPalletThere}}
+var Kinds = refusal.Registry{Title: "The programs of a node", Kinds: []*refusal.Kind{ErrBusy, ErrController, ErrMoved}}
 
 // Registries have every refusal that may come over a control socket.
 var Registries = append(append([]refusal.Registry{}, link.Registries...),

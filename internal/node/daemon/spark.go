@@ -16,6 +16,7 @@ import (
 
 // The steps, as a [Status] has them.
 const (
+	stepLook     = "look"
 	stepPrepare  = "prepare"
 	stepBind     = "bind"
 	stepEnroll   = "enroll"
@@ -76,6 +77,11 @@ func (s *sparkd) next(now time.Time) (work, time.Time) {
 	switch step := step.(type) {
 	case spark.Wait:
 		return nil, step.Until
+	case spark.Look:
+		return s.call(stepLook, step, func(ctx context.Context, l *link.Link) (func(time.Time) error, error) {
+			r, err := l.EnrollmentState(ctx, step.Bearer)
+			return func(now time.Time) error { return s.core.Looked(now, r) }, err
+		}), time.Time{}
 	case spark.Prepare:
 		return s.work(stepPrepare, step, func(ctx context.Context) (func(time.Time) error, error) {
 			r, err := ask(ctx, s.c.Socket, enroll.MethodPalletPrepare, enroll.PrepareRequestCodec, enroll.PrepareResponseCodec, enroll.PrepareRequest{})
@@ -130,12 +136,13 @@ func (s *sparkd) work(name string, step spark.Step, do func(context.Context) (fu
 		apply, err := do(ctx)
 		interrupted := ctx.Err() != nil
 		return func() {
-			now, gaveUp := s.c.Clock(), false
+			now, pending := s.c.Clock(), s.core.State().Pending != nil
 			if err == nil {
 				err = apply(now)
 			} else {
-				gaveUp = s.core.Failed(now, step, err)
+				s.core.Failed(now, step, err)
 			}
+			gaveUp := err != nil && pending && s.core.State().Pending == nil
 			if err != nil && interrupted {
 				s.board.begin("") // it was broken off by us, which is nobody's problem
 			} else {
@@ -217,9 +224,6 @@ func (s *sparkd) methods() control.Methods {
 			return nothing{}, s.change(ctx, func() error { return s.core.Join(line, r.Hostname) })
 		}),
 		methodAdopt: answer(adopts, nothings, func(ctx context.Context, r adoptRequest) (nothing, error) {
-			if err := s.adoptable(ctx); err != nil {
-				return nothing{}, err
-			}
 			return nothing{}, s.change(ctx, func() error { return s.core.Adopt(r.Hostname) })
 		}),
 		methodMove: answer(moves, nothings, func(ctx context.Context, r moveRequest) (nothing, error) {
@@ -236,36 +240,6 @@ func (s *sparkd) methods() control.Methods {
 			return s.board.look(), check(ctx, s.c, state.Controller, state.Active.Who.NodeID, state.Active.Bearer)
 		}),
 	}
-}
-
-// adoptable asks the controller whether the node may have a new Pallet, unless that was
-// begun already.
-func (s *sparkd) adoptable(ctx context.Context) error {
-	var state spark.State
-	if err := s.owner.do(ctx, func() error { state = s.core.State(); return nil }); err != nil {
-		return err
-	}
-	switch {
-	case state.Active == nil:
-		return spark.ErrNotJoined
-	case state.Pending != nil:
-		return nil
-	}
-	l, err := link.New(state.Controller, s.c.Clock, s.c.Rand)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	r, err := l.EnrollmentState(ctx, state.Active.Bearer)
-	switch {
-	case err != nil:
-		return refusal.From(err)
-	case !r.PalletAbsent:
-		return ErrPalletThere
-	}
-	return nil
 }
 
 // change has somebody's wish done at once.
@@ -316,7 +290,8 @@ func check(ctx context.Context, c Config, to spark.Controller, node zone.NodeID,
 	r, err := l.Credential(ctx, b)
 	switch {
 	case err != nil:
-		return refusal.From(err) // its detail is told, and its cause is not
+		told := refusal.From(err)
+		return told.Kind().With(told.Detail()) // its cause may quote an answer
 	case r.NodeID != node:
 		return ErrMoved
 	}

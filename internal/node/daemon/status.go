@@ -121,7 +121,7 @@ type board struct {
 	status  Status
 	step    string
 	problem *Problem
-	gaveUp  bool
+	gaveUp  *Problem // with which an enrollment was given up
 	reports int64
 }
 
@@ -151,12 +151,15 @@ func (b *board) ended(step string, err error, gaveUp bool) {
 		if step == stepReport {
 			b.reports++
 		}
-		b.problem, b.gaveUp = nil, false
+		b.problem = nil
 		return
 	}
 	r := refusal.From(err)
 	before := b.problem
-	b.problem, b.gaveUp = &Problem{r.Kind().Name(), r.Detail(), zone.At(b.clock())}, gaveUp
+	b.problem = &Problem{r.Kind().Name(), r.Detail(), zone.At(b.clock())}
+	if gaveUp {
+		b.gaveUp = b.problem
+	}
 	level := slog.LevelWarn
 	if before != nil && before.Name == b.problem.Name && before.Detail == b.problem.Detail {
 		level = slog.LevelDebug // it was said
@@ -176,11 +179,11 @@ func (b *board) ended(step string, err error, gaveUp bool) {
 	b.log.Log(context.Background(), level, "a step failed", attrs...)
 }
 
-// forget drops a problem: somebody began anew.
+// forget drops every problem: somebody began anew.
 func (b *board) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.problem, b.gaveUp = nil, false
+	b.problem, b.gaveUp = nil, nil
 }
 
 // look is what is to be told now.
@@ -188,9 +191,13 @@ func (b *board) look() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.status
-	s.Step, s.GaveUp, s.Reports = b.step, b.gaveUp, b.reports
-	if b.problem != nil {
-		p := *b.problem
+	s.Step, s.GaveUp, s.Reports = b.step, b.gaveUp != nil, b.reports
+	said := b.problem
+	if s.GaveUp {
+		said = b.gaveUp
+	}
+	if said != nil {
+		p := *said
 		s.Problem = &p
 	}
 	return s

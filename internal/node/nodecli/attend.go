@@ -2,7 +2,6 @@ package nodecli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -193,9 +192,4 @@ func (t *tail) refusal() error {
 		return nil
 	}
 	return daemon.Named(name, "")
-}
-
-// stopped reports whether an error is only that somebody asked to stop.
-func stopped(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

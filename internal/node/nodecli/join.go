@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allodhq/allod/internal/ca"
-	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/command"
 	"github.com/allodhq/allod/internal/node/control"
 	"github.com/allodhq/allod/internal/node/daemon"
@@ -126,6 +125,7 @@ func (n *node) becomes(c *cobra.Command, hostname string, wait time.Duration, to
 	ctx := c.Context()
 	asJSON := asksForJSON(c)
 	say := func(text string) { command.Progress(n.env, asJSON, text) }
+	clock := n.clocks(ctx, say, to)
 	a, err := n.attend(ctx, io.Discard)
 	switch {
 	case held(err):
@@ -139,11 +139,11 @@ func (n *node) becomes(c *cobra.Command, hostname string, wait time.Duration, to
 		return err
 	}
 	if err := n.reach(ctx, a, begin); err != nil {
-		return n.explain(ctx, say, to, err)
+		return clockFirst(clock, err)
 	}
 	s, err := n.follow(ctx, a, wait, say, begin)
 	if err != nil {
-		return n.explain(ctx, say, to, err)
+		return clockFirst(clock, err)
 	}
 	return command.Print(c, n.env, joined{string(s.Node), s.Origin, hostname}, func(w io.Writer) error {
 		if a != nil {
@@ -205,11 +205,11 @@ func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, say
 			if why := a.why(); why != nil && hopeless(why) {
 				return s, why
 			}
+		case s.GaveUp && s.Problem != nil:
+			return s, problem(s)
 		case s.Phase == daemon.Active && s.Reports > 0:
 			shown.reached("report")
 			return s, nil
-		case s.GaveUp && s.Problem != nil:
-			return s, problem(s)
 		case s.Phase == daemon.New:
 			// Spark was started anew before it had kept anything.
 			if err := begin(ctx); err != nil && !absent(err) {
@@ -264,32 +264,36 @@ func final(err error) bool {
 // apartEnough is a difference of two clocks that is told.
 const apartEnough = time.Minute
 
-// explain says by how much the clocks differ before anything else, since that is behind
-// many another failure.
-func (n *node) explain(ctx context.Context, say func(string), to spark.Controller, err error) error {
-	if stopped(ctx, err) || ctx.Err() != nil {
-		return err
+// clocks says by how much the clocks differ before anything else, since that is behind
+// many another failure. It returns the sentence, or "".
+func (n *node) clocks(ctx context.Context, say func(string), to spark.Controller) string {
+	if to.Origin.IsZero() {
+		return ""
 	}
-	if errors.Is(err, ca.ErrClock) {
-		say(refusal.From(err).Detail() + " Correct the clock first; the same line works then.")
-		return err
-	}
-	if to.Origin.IsZero() || errors.Is(err, carrier.ErrUnreachable) || errors.Is(err, ca.ErrPin) {
-		return err // whoever does not answer, or is another one, has no time to tell
-	}
-	l, failed := link.New(to, time.Now, rand.Reader)
-	if failed != nil {
-		return err
+	l, err := link.New(to, time.Now, rand.Reader)
+	if err != nil {
+		return ""
 	}
 	defer l.Close()
-	r, failed := l.Clocks(ctx)
-	if ahead := r.Ahead(); failed == nil && ahead.Abs() > apartEnough {
-		sentence := clockSentence(ahead)
-		say(sentence + " Correct the clock that is wrong first.")
-		r := refusal.From(err)
-		return r.With(strings.TrimSpace(sentence + " " + r.Detail()))
+	r, err := l.Clocks(ctx)
+	if err != nil || r.Ahead().Abs() <= apartEnough {
+		return "" // whoever does not answer, or is another one, has no time to tell
 	}
-	return err
+	sentence := clockSentence(r.Ahead())
+	say(sentence + " Correct the clock that is wrong; the same line works then.")
+	return sentence
+}
+
+// clockFirst puts that sentence before what else an error says.
+func clockFirst(sentence string, err error) error {
+	if sentence == "" || errors.Is(err, context.Canceled) {
+		return err
+	}
+	r := refusal.From(err)
+	if errors.Is(err, ca.ErrClock) {
+		return r.Kind().With(sentence)
+	}
+	return r.Kind().With(strings.TrimSpace(sentence + " " + r.Detail()))
 }
 
 // clockSentence says by how much this machine's clock is ahead or behind.

@@ -59,7 +59,7 @@ first, since the node shows its credential there.`,
 				}
 			}
 			if err := client.Move(ctx, origin); err != nil {
-				return n.explain(ctx, func(text string) { command.Progress(n.env, asksForJSON(c), text) }, spark.Controller{}, err)
+				return err
 			}
 			return command.Print(c, n.env, moved{string(s.Node), origin.String()}, func(w io.Writer) error {
 				_, err := fmt.Fprintf(w, "The node %s reports to %s from now on.\n", s.Node, origin)

@@ -81,7 +81,7 @@ var Shape = exact.Shape[State]{Fields: func(o *exact.Object, s *State) {
 		o.Fail(exact.ErrMember, "an authority of spark")
 	case (s.Active != nil || s.Pending != nil) && s.Controller.Origin.IsZero():
 		o.Fail(exact.ErrMissing, "the origin of a controller")
-	case s.Pending != nil && s.Pending.adopts() && s.Active == nil:
+	case s.Pending != nil && (s.Pending.adopts() || s.Pending.Acknowledged != nil) && s.Active == nil:
 		o.Fail(exact.ErrMissing, "the code of a join line, or an authority")
 	}
 }}
@@ -105,6 +105,11 @@ var pendingShape = exact.Shape[Pending]{Fields: func(o *exact.Object, p *Pending
 	}
 	if p.Bearer.IsZero() || p.Acknowledged != nil && p.Proposal == nil {
 		o.Fail(exact.ErrMissing, "a bearer, and a proposal before its acknowledgement")
+		return
+	}
+	if p.Proposal != nil && !p.Proposal.Spark.CredentialHash.Equal(p.Bearer.Hash()) ||
+		p.Acknowledged != nil && enroll.BindAcknowledgement(*p.Proposal, *p.Acknowledged) != nil {
+		o.Fail(exact.ErrRange, "a proposal of the bearer, and its acknowledgement")
 	}
 }}
 
