@@ -45,7 +45,8 @@ test: check ## run the checks, then every test with the race detector, and list 
 	fi; \
 	set -x; go test $$race ./...; \
 	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/runner/ledger; fi; \
-	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod
+	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod; \
+	go test -tags killpoints -run '^TestF08KillPoints$$' -parallel 16 ./cmd/allod-node
 	@go run ./internal/tools/mutate -list
 
 # A build with kill points kills itself at the worst moments, which no other test may meet.
@@ -64,7 +65,7 @@ check: ## check format, vet, staticcheck, modules, generated files and every bui
 	@echo "check: format"; files=$$(gofmt -l .); \
 	if [ -n "$$files" ]; then echo "these files need gofmt -w:"; echo "$$files"; exit 1; fi
 	@for os in $(SYSTEMS); do echo "check: vet on $$os"; CGO_ENABLED=0 GOOS=$$os go vet -trimpath ./...; done
-	@echo "check: vet with kill points"; go vet -tags killpoints ./cmd/allod
+	@echo "check: vet with kill points"; go vet -tags killpoints ./cmd/allod ./cmd/allod-node
 	@echo "check: staticcheck"; $(TOOL) staticcheck ./...
 	@echo "check: rules"; go test ./internal/repocheck
 	@echo "check: modules"; go mod tidy -diff; go -C tools mod tidy -diff
