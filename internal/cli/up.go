@@ -140,7 +140,6 @@ type up struct {
 	absent string
 
 	setup controllerSetup
-	site  siteSetup
 
 	// surfaces is the site's handler while the site is up.
 	surfaces atomic.Pointer[http.Handler]
