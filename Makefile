@@ -8,6 +8,8 @@ MAKEFLAGS   += --no-builtin-rules
 # These can be set by the caller: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The commit of the sources; none where they have changes, since no commit names those.
+COMMIT   ?= $(shell [ -n "$$(git status --porcelain 2>&1)" ] || git rev-parse HEAD)
 
 # The systems and processors that a release is built for. internal/tools/dist has the same.
 SYSTEMS    := linux darwin windows
@@ -24,9 +26,16 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: ## build bin/allod and run its demo
-	CGO_ENABLED=0 go build -o bin/allod ./cmd/allod
+demo: build ## build bin/allod and bin/allod-node and run the demo
 	bin/allod demo
+
+# What runs as root on a node is for Linux, and allod finds it beside itself.
+.PHONY: build
+build: ## build bin/allod, and bin/allod-node on Linux
+	CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/allod ./cmd/allod
+	if [ "$$(go env GOOS)" = linux ]; then \
+		CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/allod-node ./cmd/allod-node; \
+	fi
 
 .PHONY: test
 test: check ## run the checks, then every test with the race detector, and list the MUSTs not proved yet
