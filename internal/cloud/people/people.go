@@ -20,9 +20,6 @@ var (
 	ErrLink = refusal.NewKind("zone-login-link", 403,
 		"The login link is none, was used, or is over.",
 		"Ask an administrator of the installation for a new one, or make one on the controller's machine.")
-	ErrEnded = refusal.NewKind("zone-session-ended", 401,
-		"The session was ended, or its owner may not come in any more.",
-		"Log in again by a new login link. If that is refused too, ask an administrator of the installation.")
 	ErrDisabled = refusal.NewKind("zone-operator-disabled", 409,
 		"The operator is disabled and cannot log in.",
 		"Enable the operator first.")
@@ -32,7 +29,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Zone: people", Kinds: []*refusal.Kind{ErrLink, ErrEnded, ErrDisabled, ErrLast}}
+var Kinds = refusal.Registry{Title: "Zone: people", Kinds: []*refusal.Kind{ErrLink, ErrDisabled, ErrLast}}
 
 // LinkLife is how long a login link works.
 const LinkLife = time.Hour

@@ -27,7 +27,7 @@ type Session struct {
 func LocalSession() Session { return Session{Principal: who.Principal{Kind: who.Local}} }
 
 // Authenticate finds out who sends an identity. It returns token's refusals for
-// what is no token of this controller or is over, and ErrEnded where its owner was
+// what is no token of this controller or is over, and who.ErrEnded where its owner was
 // disabled or removed, or their sessions were ended, and where a machine's
 // credential or its service's organization has changed. It reads the store only for
 // a token that was made here.
@@ -48,7 +48,7 @@ func (p *People) Authenticate(ctx context.Context, i zone.Identity) (Session, er
 
 // Again says whether a session still is what it was, for sockets that were opened
 // by it, and returns it with what its owner may do now. It returns
-// token.ErrExpired and ErrEnded.
+// token.ErrExpired and who.ErrEnded.
 func (p *People) Again(ctx context.Context, s Session) (Session, error) {
 	if s.Ends != 0 && !p.c.Clock().Before(s.Ends.Time()) {
 		return Session{}, token.ErrExpired
@@ -67,9 +67,9 @@ func (p *People) welcome(ctx context.Context, s Session) (Session, error) {
 		}
 		o, found, err := tx.Operator(s.Principal.Operator)
 		if err == nil && (!found || o.Disabled || o.Generation != s.generation) {
-			err = ErrEnded
+			err = who.ErrEnded
 		}
-		s.Principal.Installation = o.Installation
+		s.Principal.Installation, s.Principal.Generation = o.Installation, o.Generation
 		return err
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func welcomeMachine(tx store.Tx, s Session) error {
 	}
 	if !found || !exists || m.State != string(machine.Active) || m.Generation != s.generation ||
 		m.Organization != s.Principal.Organization || service.Organization != s.Principal.Organization {
-		return ErrEnded
+		return who.ErrEnded
 	}
 	return nil
 }
