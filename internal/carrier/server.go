@@ -46,6 +46,7 @@ type Server struct {
 	origins  []string
 	sockets  *door
 	requests *door
+	admins   *door // apart, so that strangers cannot keep the administrator out
 
 	mu     sync.Mutex
 	open   map[*Socket]struct{}
@@ -70,6 +71,7 @@ func NewServer(c Config) *Server {
 		origins:  c.Origins,
 		sockets:  newDoor(limits.Sockets, limits.SocketsPerAddress),
 		requests: newDoor(limits.Requests, limits.RequestsPerAddress),
+		admins:   newDoor(limits.RequestsPerAddress, limits.RequestsPerAddress),
 		open:     map[*Socket]struct{}{},
 	}
 }
@@ -132,7 +134,11 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, over rpc.Carrier) 
 		refuse(w, ErrMediaType)
 		return
 	}
-	leave, err := s.requests.enter(r.RemoteAddr)
+	door := s.requests
+	if over == rpc.Admin {
+		door = s.admins
+	}
+	leave, err := door.enter(r.RemoteAddr)
 	if err != nil {
 		refuse(w, err)
 		return
