@@ -439,6 +439,42 @@ func TestF36AChangeOnItsWayIsRefusedToo(t *testing.T) {
 	}
 }
 
+// TestF36ALinkEndsWithItsMaker is an administrator who makes links for others while
+// they still can.
+func TestF36ALinkEndsWithItsMaker(t *testing.T) {
+	c := newController(t, nil)
+	ctx := t.Context()
+	_, err := c.CreateOperator(ctx, local, admin.CreateOperator{OperatorID: "eve", Name: "Eve", Installation: true, MutationID: c.id()})
+	c.must(err)
+	link := func() zone.Secret {
+		s, err := c.Authenticate(ctx, c.login("eve"))
+		c.must(err)
+		l, err := c.CreateLoginLink(ctx, s.Principal, admin.CreateLoginLink{OperatorID: "admin"})
+		c.must(err)
+		return l.Code
+	}
+	exchange := func(code zone.Secret, want error) {
+		t.Helper()
+		if _, err := c.ExchangeLoginLink(ctx, admin.ExchangeLoginLink{Code: code}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	exchange(link(), nil)
+
+	code := link()
+	_, err = c.EndSessions(ctx, local, admin.EndSessions{OperatorID: "eve", MutationID: c.id()})
+	c.must(err)
+	exchange(code, people.ErrLink)
+
+	code = link()
+	_, err = c.DisableOperator(ctx, local, admin.DisableOperator{OperatorID: "eve", Disabled: true, MutationID: c.id()})
+	c.must(err)
+	exchange(code, people.ErrLink)
+	_, err = c.DisableOperator(ctx, local, admin.DisableOperator{OperatorID: "eve", MutationID: c.id()})
+	c.must(err)
+	exchange(code, people.ErrLink)
+}
+
 func TestF36ForeignTokensAreRefusedWithoutTheStore(t *testing.T) {
 	c := newController(t, nil)
 	others, err := token.Open(t.TempDir(), rand.NewChaCha8([32]byte{2}), start)

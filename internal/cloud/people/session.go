@@ -3,6 +3,7 @@ package people
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 
 	"github.com/allodhq/allod/internal/cloud/act"
 	"github.com/allodhq/allod/internal/cloud/store"
@@ -107,7 +108,8 @@ func (p *People) RegisterSession(ctx context.Context, r admin.RegisterCloudlyCli
 
 // ExchangeLoginLink uses a login link up, in the transaction that makes its answer.
 // It returns ErrLink for a link that is none, was used, is over, or was made before
-// its operator was disabled or their sessions were ended.
+// its operator was disabled or their sessions were ended, or those of whoever made it:
+// who was put out shall not come back as somebody else.
 func (p *People) ExchangeLoginLink(ctx context.Context, r admin.ExchangeLoginLink) (admin.ExchangeLoginLinkAnswer, error) {
 	clock := p.c.Clock()
 	now := zone.At(clock)
@@ -121,6 +123,12 @@ func (p *People) ExchangeLoginLink(ctx context.Context, r admin.ExchangeLoginLin
 		if err == nil && (!found || subtle.ConstantTimeCompare(l.Code[:], hash[:]) != 1 || l.UsedAt != 0 || now >= l.ExpiresAt ||
 			!exists || o.Disabled || o.Generation != l.Generation) {
 			err = ErrLink
+		}
+		maker := who.Principal{Kind: who.Operator, Operator: l.By, Installation: true, Generation: l.ByGeneration}
+		if ended := maker.Stands(tx); err == nil && ended != nil {
+			if err = ended; errors.Is(err, who.ErrEnded) {
+				err = ErrLink
+			}
 		}
 		return l, o, err
 	}
