@@ -35,7 +35,8 @@ type Config struct {
 	Rand io.Reader
 	Log  *slog.Logger
 	// Origins are the origins of pages, besides this party's own, whose scripts may
-	// call it, as in https://console.example.org.
+	// open sockets here, as in https://console.example.org. They may not POST: a
+	// browser asks first whether JSON may come from elsewhere, and nobody answers.
 	Origins []string
 	Limits  Limits
 }
