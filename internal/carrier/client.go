@@ -153,6 +153,12 @@ func broken(ctx context.Context, err error) error {
 	return ErrUnreachable.Because(err)
 }
 
+// Refused reads an answer of a party that has another status than 200, for a request
+// by plain HTTP: see [Call]. It reads of the body what a refusal may have.
+func Refused(answer *http.Response, registries ...refusal.Registry) error {
+	return failed(answer, registries)
+}
+
 // failed reads an answer with another status than 200: a refusal of the handshake
 // only where the body is exactly one, a refusal of ours where it names one, and
 // else nobody's.

@@ -127,6 +127,21 @@ func reply(w http.ResponseWriter, status int, body []byte) {
 }
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, over rpc.Carrier) {
+	began := s.clock()
+	door := s.requests
+	if over == rpc.Admin {
+		door = s.admins
+	}
+	s.take(w, r, door, s.answers.MaxBody(over, nil), func(ctx context.Context, body []byte) (int, []byte) {
+		a := s.answers.Serve(ctx, body, rpc.Incoming{Carrier: over, Peer: host(r.RemoteAddr), Now: s.clock()})
+		s.record(ctx, a, host(r.RemoteAddr), began)
+		return http.StatusOK, a.Body
+	})
+}
+
+// take reads the body of a POST of plain JSON and answers it. A body that is larger
+// than max has one byte more.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, door *door, max int, answer func(ctx context.Context, body []byte) (int, []byte)) {
 	if err := s.welcome(r); err != nil {
 		refuse(w, err)
 		return
@@ -135,28 +150,41 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, over rpc.Carrier) 
 		refuse(w, ErrMediaType)
 		return
 	}
-	door := s.requests
-	if over == rpc.Admin {
-		door = s.admins
-	}
 	leave, err := door.enter(r.RemoteAddr)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	defer leave()
-
-	began := s.clock()
-	body, err := s.body(w, r, s.answers.MaxBody(over, nil))
+	body, err := s.body(w, r, max)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.limits.WorkTime)
 	defer cancel()
-	a := s.answers.Serve(ctx, body, rpc.Incoming{Carrier: over, Peer: host(r.RemoteAddr), Now: began})
-	s.record(ctx, a, host(r.RemoteAddr), began)
-	reply(w, http.StatusOK, a.Body)
+	status, content := answer(ctx, body)
+	reply(w, status, content)
+}
+
+// Route takes the body of a POST of plain JSON, of at most max bytes, and answers
+// with what answer makes of it, for the routes of the contract that are no typed
+// requests. Who comes, how many, how large and how slow is judged as for those, and
+// answer has as long as their handlers. peer is the address of the other end.
+func (s *Server) Route(max int, answer func(ctx context.Context, peer string, body []byte) (status int, content []byte)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", "POST")
+			refuse(w, ErrVerb)
+			return
+		}
+		s.take(w, r, s.requests, max, func(ctx context.Context, body []byte) (int, []byte) {
+			if len(body) > max {
+				return refusal.HTTP(rpc.ErrTooLarge)
+			}
+			return answer(ctx, host(r.RemoteAddr), body)
+		})
+	})
 }
 
 // welcome refuses pages of other sites, and everybody once the end has begun.

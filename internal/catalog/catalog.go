@@ -19,6 +19,7 @@ import (
 	cloudstore "github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
+	"github.com/allodhq/allod/internal/command"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
 	"github.com/allodhq/allod/internal/configfile"
@@ -33,8 +34,11 @@ import (
 	"github.com/allodhq/allod/internal/node/authority"
 	"github.com/allodhq/allod/internal/node/bundle"
 	nodecontrol "github.com/allodhq/allod/internal/node/control"
+	nodedaemon "github.com/allodhq/allod/internal/node/daemon"
 	"github.com/allodhq/allod/internal/node/host"
 	"github.com/allodhq/allod/internal/node/keep"
+	"github.com/allodhq/allod/internal/node/link"
+	"github.com/allodhq/allod/internal/node/nodecli"
 	nodepallet "github.com/allodhq/allod/internal/node/pallet"
 	nodespark "github.com/allodhq/allod/internal/node/spark"
 	"github.com/allodhq/allod/internal/runner"
@@ -80,6 +84,7 @@ import (
 func All() []refusal.Registry {
 	return []refusal.Registry{
 		refusal.Kinds,
+		command.Kinds,
 		cli.Kinds,
 		compose.Kinds,
 		bench.Kinds,
@@ -144,6 +149,9 @@ func All() []refusal.Registry {
 		authority.Kinds,
 		keep.Kinds,
 		nodepallet.Kinds,
+		link.Kinds,
+		nodedaemon.Kinds,
+		nodecli.Kinds,
 		nodespark.Kinds,
 		handshake.Kinds,
 		enroll.Kinds,

@@ -281,13 +281,6 @@ func word(text string) string {
 
 const maxWord = 200
 
-// progress tells a person at a terminal what takes a while.
-func progress(env Env, asJSON bool, text string) {
-	if !asJSON {
-		fmt.Fprintln(env.Err, text)
-	}
-}
-
 func showCode(w io.Writer, p runner.Pairing, c runner.Code, asJSON bool) {
 	if asJSON {
 		line, _ := json.Marshal(struct {

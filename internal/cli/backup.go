@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allodhq/allod/internal/backup"
+	"github.com/allodhq/allod/internal/cloud"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/site/sqlite"
@@ -24,8 +25,11 @@ import (
 // What backups are refused with, besides package backup's own refusals.
 var (
 	ErrNothing = refusal.NewKind("backup-nothing", 404,
-		"There is no site's database in this folder.",
-		"Give the folder that the site was started with as --data.")
+		"There is no database of a site or a controller in this folder.",
+		"Give the folder that the site or the controller was started with as --data.")
+	ErrParties = refusal.NewKind("backup-parties", 409,
+		"The folder has the databases of a site and of a controller, and each belongs into a folder of its own.",
+		"Move one of them, with its key files, into another folder.")
 	ErrNoArchive = refusal.NewKind("backup-absent", 404,
 		"There is no archive at this path.",
 		"Check the path of the archive.")
@@ -53,12 +57,14 @@ func newBackup(env Env) *cobra.Command {
 	var keyFiles []string
 	cmd := &cobra.Command{
 		Use:   "backup",
-		Short: "Write one encrypted archive of a site's data",
-		Long: `Writes the database and the key files of a site into one archive, sealed to a
-recovery key. The first backup makes that key and shows it once: write it down.
-Without it no archive can be read, and with it every one can.`,
-		Example: "  allod backup --data /var/lib/allod --key-file /etc/allod/site-keys.json --out site-2026-11.backup",
-		Args:    noArgs,
+		Short: "Write one encrypted archive of a site's or a controller's data",
+		Long: `Writes the database and the key files of a site or a controller into one archive,
+sealed to a recovery key. The first backup makes that key and shows it once: write it
+down. Without it no archive can be read, and with it every one can. Whose folder it is
+the command sees by itself; the site or the controller must not run meanwhile.`,
+		Example: "  allod backup --data /var/lib/allod --key-file /etc/allod/site-keys.json --out site-2026-11.backup\n" +
+			"  allod backup --data /var/lib/allod-controller --out controller-2026-12.backup",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if data == "" || out == "" {
 				return ErrUsage.With("The flags --data and --out are needed.")
@@ -68,17 +74,21 @@ Without it no archive can be read, and with it every one can.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "the site's folder")
+	cmd.Flags().StringVar(&data, "data", "", "the folder of the site or the controller")
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write; it must not exist")
-	cmd.Flags().StringArrayVar(&keyFiles, "key-file", nil, "a key file that lies elsewhere than in the folder; may be repeated")
+	cmd.Flags().StringArrayVar(&keyFiles, "key-file", nil, "a site's key file that lies elsewhere than in the folder; may be repeated")
 	return cmd
 }
 
 // writeBackup writes an archive and shows what it did. A new recovery key is
 // kept only when both have succeeded: a key that nobody has seen opens nothing.
 func writeBackup(ctx context.Context, data, out string, keyFiles []string, show func(backupReport) error) error {
-	if _, err := os.Stat(filepath.Join(data, siteDatabase)); err != nil {
-		return ErrNothing.Because(err)
+	party, err := partyOf(data)
+	if err != nil {
+		return err
+	}
+	if party == cloud.Party && len(keyFiles) > 0 {
+		return ErrUsage.With("The flag --key-file is for a site; a controller's keys lie in its folder.")
 	}
 	release, err := datadir.Lock(data)
 	if err != nil {
@@ -90,7 +100,12 @@ func writeBackup(ctx context.Context, data, out string, keyFiles []string, show 
 		return backup.ErrFiles.Because(err)
 	}
 	defer os.RemoveAll(scratch)
-	parts, err := siteParts(ctx, data, scratch, keyFiles)
+	var parts []backup.Part
+	if party == cloud.Party {
+		parts, err = cloud.Parts(ctx, data, scratch)
+	} else {
+		parts, err = siteParts(ctx, data, scratch, keyFiles)
+	}
 	if err != nil {
 		return err
 	}
@@ -102,7 +117,7 @@ func writeBackup(ctx context.Context, data, out string, keyFiles []string, show 
 	if err != nil {
 		return ErrOutput.Because(err)
 	}
-	err = backup.Write(f, recovery.To, sqlite.Name, time.Now(), parts)
+	err = backup.Write(f, recovery.To, party, time.Now(), parts)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -121,6 +136,20 @@ func writeBackup(ctx context.Context, data, out string, keyFiles []string, show 
 		return err
 	}
 	return recovery.Keep()
+}
+
+// partyOf says whose folder it is. It returns [ErrNothing] and [ErrParties].
+func partyOf(data string) (string, error) {
+	site, controller := exists(filepath.Join(data, siteDatabase)), exists(filepath.Join(data, cloud.Database))
+	switch {
+	case site && controller:
+		return "", ErrParties
+	case site:
+		return sqlite.Name, nil
+	case controller:
+		return cloud.Party, nil
+	}
+	return "", ErrNothing
 }
 
 // siteParts are a consistent copy of the database and the key files.
@@ -160,7 +189,7 @@ func writeBackupReport(w io.Writer, r backupReport) error {
 	text := fmt.Sprintf("Wrote %s.\n", strings.Join(r.Parts, ", "))
 	if r.RecoveryKey != "" {
 		text += fmt.Sprintf("\nThe recovery key, shown this once. Write it down and keep it elsewhere:\n\n  %s\n\n"+
-			"Without it no backup of this site can be read; with it every one can.\n", r.RecoveryKey)
+			"Without it no backup of this folder can be read; with it every one can.\n", r.RecoveryKey)
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,16 +81,6 @@ turn a line and keeps what was said, until the input ends or Ctrl-C.`,
 	fl.StringVar(&c.user, "user", "", "the user who asks, where the key is for no single one")
 	fl.StringVar(&c.model, "model", gateway.Auto, "a label of the site's; auto is the user's own machines")
 	return cmd
-}
-
-// terminal reports whether a person types.
-func terminal(in io.Reader) bool {
-	f, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // maxPrompt bounds a prompt on standard input, in bytes: more than any prompt has.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -99,35 +98,4 @@ func writeDemo(w io.Writer, d compose.Demo) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// inert shows text without letting it control the terminal or reorder what
-// stands around it (MUST OUTPUT_INERT).
-func inert(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && drivesTerminal(r) {
-			return '\ufffd'
-		}
-		return r
-	}, text)
-}
-
-// inertJSON is a JSON text that means the same and has escapes for what a
-// terminal could act on. JSON itself asks for them below the space only.
-func inertJSON(text []byte) []byte {
-	b := make([]byte, 0, len(text))
-	for _, r := range string(text) {
-		if r > '~' && drivesTerminal(r) {
-			b = fmt.Appendf(b, `\u%04x`, r) // each of them is in the first plane
-		} else {
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return b
-}
-
-// drivesTerminal reports whether a character does something else than stand where
-// it is: it controls, turns the order around, or ends a line.
-func drivesTerminal(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"slices"
-
 	"github.com/spf13/cobra"
 )
 
@@ -16,10 +14,7 @@ type unbuiltCommand struct {
 // told plainly instead of "no such command".
 var unbuilt = []unbuiltCommand{
 	{"relay", "It will carry sealed jobs between sites and machines that do not reach each other."},
-	{"controller", "It will keep accounts and consents, or the nodes of a small cloud."},
-	{"node", "It will add machines to a small cloud."},
 	{"up", "It will start everything on one machine."},
-	{"why", "It will say why a job, a device, a node or a service is as it is."},
 }
 
 func newUnbuilt(c unbuiltCommand) *cobra.Command {
@@ -56,9 +51,4 @@ func newGateway(Env) *cobra.Command {
 			return ErrUsage.With(where)
 		},
 	}
-}
-
-// asksForHelp looks at the words of a command that reads no flags.
-func asksForHelp(args []string) bool {
-	return slices.Contains(args, "--help") || slices.Contains(args, "-h")
 }

@@ -73,6 +73,10 @@ type Late struct{ http.Handler }
 // Address is where the server listens.
 func (s *Server) Address() net.Addr { return s.listener.Addr() }
 
+// Through puts a listener in front of the server's own, such as one that bounds
+// connections, below TLS. It must be called before Run.
+func (s *Server) Through(wrap func(net.Listener) net.Listener) { s.listener = wrap(s.listener) }
+
 // Run serves until ctx ends, lets requests finish for ten seconds, and returns.
 // It returns an error only when serving failed before that.
 func (s *Server) Run(ctx context.Context) error {

@@ -11,7 +11,7 @@ package killpoint
 // Point is a place in the code.
 type Point string
 
-// The points. Each is reached by one job on the direct lane, by pairing, by
+// The points of the direct lane. Each is reached by one job on the direct lane, by pairing, by
 // telling of a job's end, or by a log that has grown old.
 const (
 	SiteJobStored      Point = "site-job-stored"      // a job is durable, and the app has not heard so
@@ -30,7 +30,34 @@ const (
 	AgentLogReduced   Point = "agent-log-reduced"   // the log with less text is on disk, and not in its place
 )
 
-// All returns all points.
+// The points of a node. Each is reached by joining, by the first report, or by a
+// rotation.
+const (
+	SparkPrepared     Point = "spark-prepared"     // Pallet answered, and no proposal is kept
+	SparkBound        Point = "spark-bound"        // Pallet is bound, and Spark does not know so
+	SparkEnrolled     Point = "spark-enrolled"     // the acknowledgement arrived, and is not kept
+	SparkAcknowledged Point = "spark-acknowledged" // the acknowledgement is kept, and Pallet has not heard so
+	SparkActivated    Point = "spark-activated"    // Pallet is active, and Spark is not
+	SparkReported     Point = "spark-reported"     // a report was taken, and its receipt is not kept
+	SparkRenewed      Point = "spark-renewed"      // the next credential is kept, and was not sent
+	SparkRotated      Point = "spark-rotated"      // the receipt of a rotation arrived, and is not kept
+
+	PalletPrepared  Point = "pallet-prepared"  // the credential is kept, and Spark has not heard so
+	PalletBound     Point = "pallet-bound"     // the enrollment is kept, and Spark has not heard so
+	PalletActivated Point = "pallet-activated" // Pallet is active, and Spark has not heard so
+	PalletRenewed   Point = "pallet-renewed"   // the next credential is kept, and was not sent
+	PalletRotated   Point = "pallet-rotated"   // the receipt of a rotation arrived, and is not kept
+)
+
+// Node returns all points of a node.
+func Node() []Point {
+	return []Point{
+		SparkPrepared, SparkBound, SparkEnrolled, SparkAcknowledged, SparkActivated, SparkReported, SparkRenewed, SparkRotated,
+		PalletPrepared, PalletBound, PalletActivated, PalletRenewed, PalletRotated,
+	}
+}
+
+// All returns all points of the direct lane.
 func All() []Point {
 	return []Point{
 		SiteJobStored, SiteJobGranted, SiteResultRecorded, SitePairStarted, SitePairCollected, SiteWebhookSent,

@@ -41,6 +41,7 @@ var places = []struct {
 	{"internal/backup", kernel},
 	{"internal/carrier", kernel},
 	{"internal/tty", kernel},
+	{"internal/command", kernel},
 
 	{"site/...", party},
 	{"certify/...", party},

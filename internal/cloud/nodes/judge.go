@@ -3,6 +3,7 @@ package nodes
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/allodhq/allod/internal/cloud/store"
@@ -18,6 +19,7 @@ type facts struct {
 	seen          *nodes.Seen
 	damaged       bool // the record of its last report cannot be read
 	spark, pallet *store.Credential
+	aside         []enroll.Purpose // whose credentials' records cannot be read
 }
 
 // judge is the only place that says how a node is, and why: what is listed, shown
@@ -73,6 +75,8 @@ func judge(f facts, t Times, now zone.Millis) (nodes.Liveness, []nodes.Finding) 
 		have    *store.Credential
 	}{{enroll.Spark, f.spark}, {enroll.Pallet, f.pallet}} {
 		switch {
+		case slices.Contains(f.aside, c.purpose):
+			add(string(c.purpose)+"-record-damaged", "The controller's record of the credential of %s cannot be read, so it counts no more. Put the store back from a backup, or remove the node and join it again.", c.purpose)
 		case c.have == nil && c.purpose == enroll.Pallet:
 			add("pallet-missing", "The node has no authority for Pallet, so it can run no workloads. Run allod-node join --adopt on the machine.")
 		case c.have == nil:

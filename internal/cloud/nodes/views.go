@@ -39,10 +39,12 @@ func (n *Nodes) view(tx store.Tx, node store.Node, now zone.Millis) (nodes.Node,
 		into    **store.Credential
 	}{{enroll.Spark, &f.spark}, {enroll.Pallet, &f.pallet}} {
 		c, found, err := tx.Credential(node.ID, string(p.purpose))
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrSetAside): // one record keeps no list from being shown
+			f.aside = append(f.aside, p.purpose)
+		case err != nil:
 			return nodes.Node{}, nil, err
-		}
-		if found {
+		case found:
 			*p.into = &c
 			v.Credentials = append(v.Credentials, n.metadata(c, now))
 		}

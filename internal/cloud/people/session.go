@@ -21,7 +21,9 @@ type Session struct {
 	// Ends is when the token is over; 0 for a session without one.
 	Ends zone.Millis
 
-	generation int64
+	// Generation is the owner's when the token was made. Once it is raised, the
+	// session is over.
+	Generation int64
 }
 
 // LocalSession is that of whoever reaches the admin socket.
@@ -39,7 +41,7 @@ func (p *People) Authenticate(ctx context.Context, i zone.Identity) (Session, er
 	}
 	s := Session{
 		Principal: who.Principal{Kind: who.Operator, Operator: claims.Operator},
-		Ends:      claims.ExpiresAt, generation: claims.Generation,
+		Ends:      claims.ExpiresAt, Generation: claims.Generation,
 	}
 	if claims.Operator == "" {
 		s.Principal = who.Principal{Kind: who.Machine, Service: claims.Service, Organization: claims.Organization}
@@ -67,7 +69,7 @@ func (p *People) welcome(ctx context.Context, s Session) (Session, error) {
 			return welcomeMachine(tx, s)
 		}
 		o, found, err := tx.Operator(s.Principal.Operator)
-		if err == nil && (!found || o.Disabled || o.Generation != s.generation) {
+		if err == nil && (!found || o.Disabled || o.Generation != s.Generation) {
 			err = who.ErrEnded
 		}
 		s.Principal.Installation, s.Principal.Generation = o.Installation, o.Generation
@@ -89,7 +91,7 @@ func welcomeMachine(tx store.Tx, s Session) error {
 	if err != nil {
 		return err
 	}
-	if !found || !exists || m.State != string(machine.Active) || m.Generation != s.generation ||
+	if !found || !exists || m.State != string(machine.Active) || m.Generation != s.Generation ||
 		m.Organization != s.Principal.Organization || service.Organization != s.Principal.Organization {
 		return who.ErrEnded
 	}

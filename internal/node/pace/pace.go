@@ -14,6 +14,7 @@ type Pace struct {
 	interval time.Duration
 	slot     time.Time // any slot; zero until the first Wait
 	next     time.Time
+	ahead    time.Duration // how far next was ahead when it was set
 }
 
 // New makes slots that are interval apart.
@@ -24,7 +25,12 @@ func New(interval time.Duration) Pace { return Pace{interval: interval} }
 func (p *Pace) Wait(now time.Time, rand io.Reader) (until time.Time, wait bool) {
 	if p.slot.IsZero() {
 		p.slot = now.Add(within(rand, p.interval))
-		p.next = p.slot
+		if p.next.IsZero() { // nobody asked for an earlier one
+			p.set(now, p.slot)
+		}
+	}
+	if p.next.Sub(now) > p.ahead { // the clock was set back
+		p.set(now, now.Add(p.ahead))
 	}
 	return p.next, now.Before(p.next)
 }
@@ -33,24 +39,26 @@ func (p *Pace) Wait(now time.Time, rand io.Reader) (until time.Time, wait bool) 
 func (p *Pace) At() time.Time { return p.next }
 
 // Done says that a request went well: the next one is in the next slot.
-func (p *Pace) Done(now time.Time) { p.next = p.after(now) }
+func (p *Pace) Done(now time.Time) { p.set(now, p.after(now)) }
 
 // Soon asks for a request before the next slot, at a random time until then.
 func (p *Pace) Soon(now time.Time, rand io.Reader) {
-	p.next = now.Add(within(rand, p.after(now).Sub(now)))
+	p.set(now, now.Add(within(rand, p.after(now).Sub(now))))
 }
 
 // Now asks for a request at once.
-func (p *Pace) Now(now time.Time) { p.next = now }
+func (p *Pace) Now(now time.Time) { p.set(now, now) }
 
 // Failed says that a request failed.
 func (p *Pace) Failed(now time.Time, err error) {
 	if errors.Is(err, handshake.ErrIncompatible) {
-		p.next = now.Add(handshake.RetryInterval)
+		p.set(now, now.Add(handshake.RetryInterval))
 		return
 	}
-	p.next = p.after(now)
+	p.set(now, p.after(now))
 }
+
+func (p *Pace) set(now, next time.Time) { p.next, p.ahead = next, next.Sub(now) }
 
 // after is the first slot behind a time. The clock may have been set back.
 func (p *Pace) after(now time.Time) time.Time {

@@ -115,7 +115,8 @@ func (c *Core) Bind(r enroll.BindRequest) (enroll.BindResponse, error) {
 }
 
 // Activate makes Pallet who the acknowledgement says. It returns ErrNotBound, what
-// enroll.ActivePallet does, and save's error.
+// enroll.ActivePallet does, and save's error; and ErrActive to a repetition that
+// comes after Pallet has renewed its credential, which the answer could not name.
 func (c *Core) Activate(r enroll.ActivateRequest) (enroll.ActivateResponse, error) {
 	answer, err := enroll.ActivePallet(r)
 	if err != nil {
@@ -124,7 +125,7 @@ func (c *Core) Activate(r enroll.ActivateRequest) (enroll.ActivateResponse, erro
 	if a := c.state.Activation; a != nil && *a == r {
 		// A receipt of the past confirms nothing: it must be who Pallet is now.
 		if w := c.state.Active.Who; w.Generation != answer.Generation || w.SessionEpoch != answer.SessionEpoch {
-			return enroll.ActivateResponse{}, ErrNotBound
+			return enroll.ActivateResponse{}, ErrActive
 		}
 		return answer, nil
 	}
@@ -198,8 +199,8 @@ func (c *Core) Told(now time.Time, r enroll.CredentialResponse) error {
 		c.pace.Failed(now, enroll.ErrCredential)
 		return enroll.ErrCredential
 	}
-	c.due = r.Credential.RotationRequired
-	if c.due {
+	asked := c.due
+	if c.due = r.Credential.RotationRequired; c.due && !asked {
 		c.pace.Soon(now, c.rand)
 	} else {
 		c.pace.Done(now)

@@ -26,7 +26,15 @@ var Shape = exact.Shape[State]{Fields: func(o *exact.Object, s *State) {
 	keep.Document(o, "bound", enroll.ProposalCodec, &s.Bound)
 	exact.OptSub(o, "active", &s.Active, authority.Shape)
 	keep.Document(o, "activation", enroll.ActivateRequestCodec, &s.Activation)
-	if !o.Writing() && !o.Failed() && s.Active != nil && s.Active.Who.Purpose != enroll.Pallet {
+	if o.Writing() || o.Failed() {
+		return
+	}
+	switch {
+	case s.Active != nil && s.Active.Who.Purpose != enroll.Pallet:
 		o.Fail(exact.ErrMember, "an authority of pallet")
+	case s.Bound != nil && !s.Bound.Pallet.CredentialHash.Equal(s.Prepared.Hash()):
+		o.Fail(exact.ErrRange, "a binding of the prepared bearer")
+	case s.Activation != nil && s.Active == nil:
+		o.Fail(exact.ErrMissing, "an authority behind its activation")
 	}
 }}

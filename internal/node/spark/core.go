@@ -7,6 +7,7 @@ import (
 
 	"github.com/allodhq/allod/internal/node/authority"
 	"github.com/allodhq/allod/internal/node/pace"
+	"github.com/allodhq/allod/internal/node/pallet"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/zone/enroll"
 	"github.com/allodhq/allod/wire/zone/handshake"
@@ -36,7 +37,9 @@ type Core struct {
 	rand  io.Reader
 
 	unsaved bool
+	looked  bool // the controller said that the node may adopt
 	bound   bool // Pallet confirmed the pending proposal, to this process
+	orphan  bool // Pallet has not the credential of the pending proposal
 	recover bool // the controller has a receipt for the pending proposal
 	due     bool // the controller asked for a new credential
 	late    bool // the current bearer counts no more, as far as is known
@@ -72,30 +75,35 @@ func (c *Core) may(s State) {
 }
 
 // Join begins the enrollment of a fresh node. The same line again goes on with what
-// was begun; another line takes the place of one whose enrollment has no
-// acknowledgement. It returns ErrJoined, save's and rand's errors.
+// was begun, or finds it done; another line takes the place of one whose enrollment has
+// no acknowledgement. It returns ErrJoined, save's and rand's errors.
 func (c *Core) Join(l enroll.JoinLine, hostname string) error {
-	if c.state.Active != nil {
-		return ErrJoined
-	}
-	if p := c.state.Pending; p != nil && (p.Acknowledged != nil || p.Code.Hash().Equal(l.Code.Hash())) {
+	to := Controller{l.Origin, l.Pin}
+	if p := c.state.Pending; p != nil && p.Code.Hash().Equal(l.Code.Hash()) && c.state.Controller == to {
 		return nil
+	}
+	if c.state.Active != nil {
+		if c.state.Line.Equal(l.Code.Hash()) {
+			return nil // whoever asked was cut off before the end
+		}
+		return ErrJoined
 	}
 	p, err := c.newPending(hostname)
 	if err != nil {
 		return err
 	}
 	p.Code = l.Code
-	return c.begin(State{Controller: Controller{l.Origin, l.Pin}, Pending: p})
+	return c.begin(State{Controller: to, Pending: p})
 }
 
-// Adopt begins the enrollment of a new Pallet of a node. It returns ErrNotJoined,
-// save's and rand's errors.
+// Adopt begins the enrollment of a new Pallet of a node. It takes the place of an
+// enrollment that the controller has acknowledged and Pallet has not confirmed. It
+// returns ErrNotJoined, save's and rand's errors.
 func (c *Core) Adopt(hostname string) error {
 	if c.state.Active == nil {
 		return ErrNotJoined
 	}
-	if c.state.Pending != nil {
+	if p := c.state.Pending; p != nil && p.Acknowledged == nil {
 		return nil
 	}
 	p, err := c.newPending(hostname)
@@ -123,8 +131,21 @@ func (c *Core) begin(s State) error {
 	if err := c.must(s); err != nil {
 		return err
 	}
-	c.bound, c.recover, c.retry = false, false, backoff{}
+	c.forget()
 	return nil
+}
+
+// forget forgets how far a pending enrollment is.
+func (c *Core) forget() {
+	c.looked, c.bound, c.orphan, c.recover, c.retry = false, false, false, false, backoff{}
+}
+
+// drop ends a pending enrollment.
+func (c *Core) drop() {
+	s := c.state
+	s.Pending = nil
+	c.may(s)
+	c.forget()
 }
 
 // Move makes another address the controller's, whose authority has the same pin. The
@@ -140,6 +161,10 @@ type Step interface{ step() }
 
 // Wait is to do nothing before a time, or for ever where Until is zero.
 type Wait struct{ Until time.Time }
+
+// Look is to ask the controller whether the node may adopt (getNodeEnrollmentState).
+// [Core.Looked] takes the answer.
+type Look struct{ Bearer enroll.Bearer }
 
 // Prepare is to have Pallet prepare its credential. [Core.Prepared] takes the answer.
 type Prepare struct{}
@@ -168,6 +193,7 @@ type Rotate struct {
 }
 
 func (Wait) step()     {}
+func (Look) step()     {}
 func (Prepare) step()  {}
 func (Bind) step()     {}
 func (Enroll) step()   {}
@@ -180,8 +206,15 @@ func (c *Core) Next(now time.Time) Step {
 	if c.unsaved {
 		c.may(c.state)
 	}
-	pending := c.state.Pending != nil
+	p := c.state.Pending
+	pending := p != nil
+	// A credential is renewed before and after an enrollment, and never while one that
+	// names it may be on its way.
+	renews := p == nil || p.Proposal == nil || p.Acknowledged != nil
 	retry, wait := c.retry.wait(now)
+	if pending && p.Proposal == nil && c.state.Active != nil && c.state.Active.Renewing() {
+		pending = false // only the controller knows which of the two bearers counts
+	}
 	switch {
 	case pending && !wait:
 		return c.enrolling()
@@ -196,7 +229,7 @@ func (c *Core) Next(now time.Time) Step {
 		}
 		return Wait{until}
 	}
-	if c.due && !pending && !c.state.Active.Renewing() {
+	if c.due && renews && !c.state.Active.Renewing() {
 		// A next bearer that is not on the disk is never sent. Reports go on without.
 		if a, err := c.state.Active.Renew(c.rand); err == nil {
 			s := c.state
@@ -206,7 +239,7 @@ func (c *Core) Next(now time.Time) Step {
 	}
 	// Where a rotation fails, reports and rotations take turns, since either may be
 	// what the controller answers.
-	if c.state.Active.Renewing() && !pending && !c.turn {
+	if c.state.Active.Renewing() && renews && !c.turn {
 		b, r := c.state.Active.Ask(c.late)
 		return Rotate{b, r}
 	}
@@ -219,9 +252,11 @@ func (c *Core) enrolling() Step {
 	switch {
 	case p.Acknowledged != nil:
 		return Activate{enroll.ActivateRequest{Enrollment: *p.Proposal, Acknowledgement: *p.Acknowledged}}
+	case p.Proposal == nil && p.adopts() && !c.looked:
+		return Look{c.state.Active.Bearer}
 	case p.Proposal == nil:
 		return Prepare{}
-	case !c.bound:
+	case !c.bound && !c.orphan:
 		return Bind{enroll.BindRequest{Enrollment: *p.Proposal}}
 	case c.recover:
 		return Enroll{*p.Proposal, enroll.PendingSparkProof(p.Bearer)}
@@ -232,9 +267,28 @@ func (c *Core) enrolling() Step {
 	}
 }
 
+// Looked takes what the controller says about the node. It returns enroll.ErrConflict
+// where there is a Pallet, after which the adoption is given up, and
+// enroll.ErrCredential where the answer is about somebody else.
+func (c *Core) Looked(now time.Time, r enroll.StateResponse) error {
+	var err error
+	switch who := c.state.Active.Who; {
+	case r.Spark.Identity(r.NodeID) != who:
+		err = enroll.ErrCredential
+	case !r.PalletAbsent:
+		c.drop()
+		return enroll.ErrConflict
+	}
+	c.looked = err == nil
+	return c.went(now, err)
+}
+
 // Prepared takes the hash of Pallet's credential and makes the proposal. It returns
 // what enroll.BindPrepared does, and save's error.
 func (c *Core) Prepared(now time.Time, r enroll.PrepareResponse) error {
+	if c.state.Pending == nil || c.state.Pending.Proposal != nil {
+		return nil // for an enrollment that another one has replaced
+	}
 	p := *c.state.Pending
 	proposal := enroll.Proposal{Origin: c.state.Controller.Origin, Hostname: p.Hostname, EnrollmentID: p.ID}
 	proposal.Spark.CredentialHash = p.Bearer.Hash()
@@ -259,37 +313,58 @@ func (c *Core) Prepared(now time.Time, r enroll.PrepareResponse) error {
 
 // Bound takes Pallet's confirmation. It returns what enroll.BindBound does.
 func (c *Core) Bound(now time.Time, r enroll.BindResponse) error {
+	if c.proposal() == nil {
+		return enroll.ErrConfirmation
+	}
 	err := enroll.BindBound(enroll.BindRequest{Enrollment: *c.state.Pending.Proposal}, r)
 	c.bound = err == nil
 	return c.went(now, err)
 }
 
-// Enrolled takes the controller's acknowledgement. It returns what
+// Enrolled takes the controller's acknowledgement, with which Spark is who it says:
+// Spark and Pallet become active apart from each other (F08). It returns what
 // enroll.BindAcknowledgement does.
 func (c *Core) Enrolled(now time.Time, a enroll.Acknowledgement) error {
+	if c.proposal() == nil {
+		return enroll.ErrReceipt
+	}
 	err := enroll.BindAcknowledgement(*c.state.Pending.Proposal, a)
-	if err == nil {
+	if err == nil && c.state.Pending.Acknowledged == nil {
 		p := *c.state.Pending
 		p.Acknowledged = &a
-		s := c.state
-		s.Pending = &p
-		c.may(s)
-	}
-	return c.went(now, err)
-}
-
-// Activated takes Pallet's confirmation, with which the machine is a node. It
-// returns what enroll.BindActive does.
-func (c *Core) Activated(now time.Time, r enroll.ActivateResponse) error {
-	p := c.state.Pending
-	err := enroll.BindActive(enroll.ActivateRequest{Enrollment: *p.Proposal, Acknowledgement: *p.Acknowledged}, r)
-	if err == nil {
-		active := authority.New(p.Acknowledged.Identity(enroll.Spark), p.Bearer)
-		c.may(State{Controller: c.state.Controller, Active: &active, Evidence: p.Acknowledged})
+		active := authority.New(a.Identity(enroll.Spark), p.Bearer)
+		line := c.state.Line
+		if !p.adopts() {
+			line = p.Code.Hash()
+		}
+		c.may(State{Controller: c.state.Controller, Pending: &p, Active: &active, Evidence: &a, Line: line})
 		c.due, c.late, c.turn = false, false, false
 		c.pace.Now(now)
 	}
 	return c.went(now, err)
+}
+
+// Activated takes Pallet's confirmation, which ends the enrollment. It returns what
+// enroll.BindActive does.
+func (c *Core) Activated(now time.Time, r enroll.ActivateResponse) error {
+	p := c.state.Pending
+	if p == nil || p.Acknowledged == nil {
+		return enroll.ErrConfirmation
+	}
+	err := enroll.BindActive(enroll.ActivateRequest{Enrollment: *p.Proposal, Acknowledgement: *p.Acknowledged}, r)
+	if err != nil {
+		return c.went(now, err)
+	}
+	c.drop()
+	return nil
+}
+
+// proposal is the pending one, or nil.
+func (c *Core) proposal() *enroll.Proposal {
+	if c.state.Pending == nil {
+		return nil
+	}
+	return c.state.Pending.Proposal
 }
 
 // went notes how a step of an enrollment went.
@@ -309,13 +384,13 @@ func (c *Core) Reported(now time.Time, report wire.Report, r wire.Response) erro
 		c.pace.Failed(now, err)
 		return err
 	}
+	c.state.Last = &r.Receipt
 	if now.Sub(c.kept) >= KeepReceipt || now.Before(c.kept) {
-		s := c.state
-		s.Last = &r.Receipt
-		c.may(s)
+		c.may(c.state)
 		c.kept = now
 	}
-	if c.due = r.RotationRequired; c.due {
+	asked := c.due
+	if c.due = r.RotationRequired; c.due && !asked {
 		c.pace.Soon(now, c.rand)
 	} else {
 		c.pace.Done(now)
@@ -343,10 +418,13 @@ func (c *Core) Rotated(now time.Time, r enroll.RotationReceipt) error {
 // Failed takes the error of a step. It reports whether a pending enrollment was
 // given up, because the controller refused it for good.
 func (c *Core) Failed(now time.Time, step Step, err error) (gaveUp bool) {
-	switch step.(type) {
+	switch step := step.(type) {
 	case Report:
 		c.turn = false
 		c.pace.Failed(now, err)
+		if errors.Is(err, enroll.ErrCredential) && c.state.Active.Renewing() {
+			c.late = true // the answer to the rotation was lost
+		}
 	case Rotate:
 		c.turn = true
 		c.pace.Failed(now, err)
@@ -361,7 +439,14 @@ func (c *Core) Failed(now time.Time, step Step, err error) (gaveUp bool) {
 			c.late = false
 		}
 	case Enroll:
+		if p := c.proposal(); p == nil || *p != step.Proposal || c.state.Pending.Acknowledged != nil {
+			return false // it is another enrollment's, or over
+		}
 		if errors.Is(err, enroll.ErrProofMode) {
+			if c.orphan { // there is no receipt, and without Pallet's credential there must be none
+				c.drop()
+				return true
+			}
 			if c.recover = !c.recover; c.recover {
 				return false // at once: somebody waits
 			}
@@ -370,10 +455,26 @@ func (c *Core) Failed(now time.Time, step Step, err error) (gaveUp bool) {
 		}
 		c.retry.failed(now, err)
 		if final(err) && !c.recover {
-			s := c.state
-			s.Pending = nil
-			c.may(s)
+			c.drop()
 			return true
+		}
+	case Look:
+		c.retry.failed(now, err)
+		if p := c.state.Pending; final(err) && p != nil && p.Proposal == nil {
+			c.drop()
+			return true
+		}
+	case Bind:
+		c.retry.failed(now, err)
+		if p := c.proposal(); p != nil && *p == step.Request.Enrollment && errors.Is(err, pallet.ErrNotPrepared) {
+			// Pallet has lost its credential. Whether the proposal was recorded before that
+			// only the controller knows, and this kind of proof makes it record nothing.
+			c.orphan, c.recover = true, true
+		}
+	case Activate:
+		c.retry.failed(now, err)
+		if errors.Is(err, pallet.ErrActive) {
+			c.drop() // it was activated, and has renewed its credential since
 		}
 	default:
 		c.retry.failed(now, err)
@@ -396,15 +497,22 @@ func final(err error) bool {
 type backoff struct {
 	tries int
 	until time.Time
+	ahead time.Duration // how far until was ahead when it was set
 }
 
-func (b *backoff) wait(now time.Time) (time.Time, bool) { return b.until, now.Before(b.until) }
+func (b *backoff) wait(now time.Time) (time.Time, bool) {
+	if b.until.Sub(now) > b.ahead { // the clock was set back
+		b.until = now.Add(b.ahead)
+	}
+	return b.until, now.Before(b.until)
+}
 
 func (b *backoff) failed(now time.Time, err error) {
+	b.ahead = min(time.Second<<min(b.tries, 10), 30*time.Second)
 	if errors.Is(err, handshake.ErrIncompatible) {
-		b.until = now.Add(handshake.RetryInterval)
-		return
+		b.ahead = handshake.RetryInterval
+	} else {
+		b.tries++
 	}
-	b.until = now.Add(min(time.Second<<min(b.tries, 10), 30*time.Second))
-	b.tries++
+	b.until = now.Add(b.ahead)
 }

@@ -22,7 +22,11 @@ type State struct {
 	Active *authority.Authority
 	// Evidence is the acknowledgement that made it so, or nil.
 	Evidence *enroll.Acknowledgement
-	// Last is a receipt of a report, not always the last one; or nil.
+	// Line is the hash of the join line's code by which the machine became a node, so
+	// that the same line again is no mistake. The code is used up and no secret.
+	Line enroll.CredentialHash
+	// Last is the receipt of the last report, and on the disk that of an earlier one; or
+	// nil.
 	Last *wire.Receipt
 }
 
@@ -58,6 +62,17 @@ var Shape = exact.Shape[State]{Fields: func(o *exact.Object, s *State) {
 	exact.OptSub(o, "active", &s.Active, authority.Shape)
 	keep.Document(o, "evidence", enroll.AcknowledgementCodec, &s.Evidence)
 	keep.Document(o, "lastReceipt", wire.ReceiptCodec, &s.Last)
+	line := ""
+	if !s.Line.IsZero() {
+		line = s.Line.Text()
+	}
+	exact.OptText(o, "line", &line, 64, 64)
+	if !o.Writing() && line != "" {
+		var ok bool
+		if s.Line, ok = enroll.ParseCredentialHash(line); !ok {
+			o.Fail(exact.ErrRange, "the hash of a join line's code")
+		}
+	}
 	if o.Writing() || o.Failed() {
 		return
 	}
@@ -66,7 +81,7 @@ var Shape = exact.Shape[State]{Fields: func(o *exact.Object, s *State) {
 		o.Fail(exact.ErrMember, "an authority of spark")
 	case (s.Active != nil || s.Pending != nil) && s.Controller.Origin.IsZero():
 		o.Fail(exact.ErrMissing, "the origin of a controller")
-	case s.Pending != nil && s.Pending.adopts() && s.Active == nil:
+	case s.Pending != nil && (s.Pending.adopts() || s.Pending.Acknowledged != nil) && s.Active == nil:
 		o.Fail(exact.ErrMissing, "the code of a join line, or an authority")
 	}
 }}
@@ -90,8 +105,16 @@ var pendingShape = exact.Shape[Pending]{Fields: func(o *exact.Object, p *Pending
 	}
 	if p.Bearer.IsZero() || p.Acknowledged != nil && p.Proposal == nil {
 		o.Fail(exact.ErrMissing, "a bearer, and a proposal before its acknowledgement")
+		return
+	}
+	if p.Proposal != nil && !p.Proposal.Spark.CredentialHash.Equal(p.Bearer.Hash()) ||
+		p.Acknowledged != nil && enroll.BindAcknowledgement(*p.Proposal, *p.Acknowledged) != nil {
+		o.Fail(exact.ErrRange, "a proposal of the bearer, and its acknowledgement")
 	}
 }}
+
+// ControllerShape is a controller in a file.
+var ControllerShape = exact.Shape[Controller]{Fields: controller}
 
 func controller(o *exact.Object, c *Controller) {
 	origin, pin := "", ""

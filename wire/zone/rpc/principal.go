@@ -19,6 +19,9 @@ type Principal struct {
 	// Generation and Epoch are those of its credential, for a handler that compares
 	// them once more where it writes; 0 where there are none.
 	Generation, Epoch int64
+	// Ends is when its credential is over by itself; 0 where that is never, or where
+	// only the credential's own record says it.
+	Ends zone.Millis
 }
 
 // Same reports whether two principals are one person, program or service, whatever

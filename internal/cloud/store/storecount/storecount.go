@@ -12,8 +12,9 @@ import (
 type Store struct {
 	in store.Store
 
-	mu   sync.Mutex
-	cost Cost
+	mu    sync.Mutex
+	cost  Cost
+	calls int
 }
 
 // Wrap makes a store that counts.
@@ -31,6 +32,14 @@ func (s *Store) Cost(of func()) Cost {
 	return s.cost
 }
 
+// Calls is how many transactions there were, and calls of their methods, since the
+// start.
+func (s *Store) Calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
 // Cost is what a request did to the store.
 type Cost struct {
 	Reads, Writes []string // names of the methods of transactions, in their order
@@ -46,12 +55,14 @@ func (s *Store) note(list *[]string, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*list = append(*list, name)
+	s.calls++
 }
 
 func (s *Store) begin(t store.Tx) *tx {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cost.Transactions++
+	s.calls++
 	return &tx{t, s}
 }
 

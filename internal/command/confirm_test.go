@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ func TestAsk(t *testing.T) {
 		strings.Repeat(" ", 100) + "yes\n": ErrDeclined,
 	} {
 		var said bytes.Buffer
-		err := ask(Env{In: strings.NewReader(answer), Err: &said}, "So?")
+		err := Ask(Env{In: strings.NewReader(answer), Err: &said}, "So?")
 		if (err == nil) != (want == nil) || !errors.Is(err, want) || !strings.HasPrefix(said.String(), "So? [y/N] ") {
 			t.Errorf("%q: %v, %q", answer, err, said.String())
 		}
@@ -34,10 +34,10 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	if err := confirm(Env{In: file, Err: &said}, false, "So?"); !errors.Is(err, ErrNeedsYes) || said.Len() > 0 {
+	if err := Confirm(Env{In: file, Err: &said}, false, "So?"); !errors.Is(err, ErrNeedsYes) || said.Len() > 0 {
 		t.Errorf("a file counts as a person: %v, %q", err, said.String())
 	}
-	if err := confirm(Env{In: file, Err: &said}, true, "So?"); err != nil || said.Len() > 0 {
+	if err := Confirm(Env{In: file, Err: &said}, true, "So?"); err != nil || said.Len() > 0 {
 		t.Errorf("asked who said yes: %v, %q", err, said.String())
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package zonesim
+
+const raced = false
