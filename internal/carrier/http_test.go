@@ -244,7 +244,16 @@ func TestHTTPACrowdLeavesTheAdminSocketOpen(t *testing.T) {
 		for range 2 {
 			r, held := io.Pipe()
 			slow = append(slow, held)
-			go w.post(nil, r)
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://controller.test"+carrier.Path, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Content-Type", "application/json")
+			go func() {
+				if a, err := w.http().Do(q); err == nil {
+					_ = a.Body.Close()
+				}
+			}()
 		}
 		synctest.Wait()
 		_, err := call(t.Context(), w.client(), say, "x", carrier.Proof{Token: token})
