@@ -8,6 +8,8 @@ MAKEFLAGS   += --no-builtin-rules
 # These can be set by the caller: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The commit of the sources; none where they have changes, since no commit names those.
+COMMIT   ?= $(shell [ -n "$$(git status --porcelain 2>&1)" ] || git rev-parse HEAD)
 
 # The systems and processors that a release is built for. internal/tools/dist has the same.
 SYSTEMS    := linux darwin windows
@@ -24,9 +26,16 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: ## build bin/allod and run its demo
-	CGO_ENABLED=0 go build -o bin/allod ./cmd/allod
+demo: build ## build bin/allod and bin/allod-node and run the demo
 	bin/allod demo
+
+# What runs as root on a node is for Linux, and allod finds it beside itself.
+.PHONY: build
+build: ## build bin/allod, and bin/allod-node on Linux
+	CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/allod ./cmd/allod
+	if [ "$$(go env GOOS)" = linux ]; then \
+		CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/allod-node ./cmd/allod-node; \
+	fi
 
 .PHONY: test
 test: check ## run the checks, then every test with the race detector, and list the MUSTs not proved yet
@@ -35,8 +44,9 @@ test: check ## run the checks, then every test with the race detector, and list 
 		race=; echo "test: there is no C compiler, so the tests run without the race detector"; \
 	fi; \
 	set -x; go test $$race ./...; \
-	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/runner/ledger; fi; \
-	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod
+	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/compose/zonesim ./internal/runner/ledger; fi; \
+	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod; \
+	go test -tags killpoints -run '^TestF08KillPoints$$' -parallel 16 ./cmd/allod-node
 	@go run ./internal/tools/mutate -list
 
 # A build with kill points kills itself at the worst moments, which no other test may meet.
@@ -55,7 +65,7 @@ check: ## check format, vet, staticcheck, modules, generated files and every bui
 	@echo "check: format"; files=$$(gofmt -l .); \
 	if [ -n "$$files" ]; then echo "these files need gofmt -w:"; echo "$$files"; exit 1; fi
 	@for os in $(SYSTEMS); do echo "check: vet on $$os"; CGO_ENABLED=0 GOOS=$$os go vet -trimpath ./...; done
-	@echo "check: vet with kill points"; go vet -tags killpoints ./cmd/allod
+	@echo "check: vet with kill points"; go vet -tags killpoints ./cmd/allod ./cmd/allod-node
 	@echo "check: staticcheck"; $(TOOL) staticcheck ./...
 	@echo "check: rules"; go test ./internal/repocheck
 	@echo "check: modules"; go mod tidy -diff; go -C tools mod tidy -diff

@@ -17,6 +17,9 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"allod-node": main}) }
 
+// program is this test's own binary, which is the command under its name.
+var program, _ = os.Executable()
+
 // TestScripts runs the command as users type it.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -85,4 +86,66 @@ func positives(t *testing.T, v any) any {
 		}
 	}
 	return v
+}
+
+// TestBenchHeartbeats measures a little with a real controller and holds the form of
+// the report. Times are not asserted: only that nothing was refused, and that the
+// numbers agree with each other.
+func TestBenchHeartbeats(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	cmd := exec.CommandContext(t.Context(), allodBinary(t), "bench", "heartbeats", "--json", "--bars", "--data", data, "--nodes", "60", "--duration", "1s")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if strings.Contains(errs.String(), "(bench-memory-disk)") {
+		t.Skip("the folder for tests is in memory")
+	}
+	type bar struct {
+		Name         string
+		Value, Limit float64
+		Met          bool
+	}
+	var r struct {
+		Nodes      int
+		Seconds    float64
+		Controller struct{ Cores, PeakMemoryMB float64 }
+		Heartbeats struct {
+			PerSecond, P50Ms, P99Ms float64
+			Refused, Failed         int
+		}
+		Reconnect struct {
+			Mean, PeakOverMean float64
+			Peak               int
+		}
+		Bars []bar
+	}
+	dec := json.NewDecoder(bytes.NewReader(out.Bytes()))
+	dec.DisallowUnknownFields()
+	if decoded := dec.Decode(&r); decoded != nil {
+		t.Fatalf("%v: %v\n%s\n%s", err, decoded, &out, &errs)
+	}
+	h := r.Heartbeats
+	if r.Nodes != 60 || r.Seconds < 1 || h.PerSecond <= 0 || h.P50Ms <= 0 || h.P99Ms < h.P50Ms || h.Refused != 0 || h.Failed != 0 {
+		t.Errorf("%+v\n%s", r, &errs)
+	}
+	if runtime.GOOS == "linux" && r.Controller.PeakMemoryMB < 1 {
+		t.Errorf("no memory was counted: %+v", r.Controller)
+	}
+	if r.Reconnect.Mean != 0.6 || r.Reconnect.Peak < 1 || r.Reconnect.PeakOverMean != float64(r.Reconnect.Peak)/r.Reconnect.Mean {
+		t.Errorf("%+v", r.Reconnect)
+	}
+	// The spread of few nodes is coarse, so that bar is missed here, and said.
+	missed := false
+	for _, b := range r.Bars {
+		missed = missed || !b.Met
+		if b.Met != (b.Value <= b.Limit) {
+			t.Errorf("%+v", b)
+		}
+	}
+	if missed != (err != nil) || missed && !strings.Contains(errs.String(), `"error":"bench-bars"`) {
+		t.Errorf("a bar was missed: %v, and the error is %v\n%s", missed, err, &errs)
+	}
+	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
 }

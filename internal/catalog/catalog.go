@@ -22,6 +22,7 @@ import (
 	"github.com/allodhq/allod/internal/command"
 	"github.com/allodhq/allod/internal/compose"
 	"github.com/allodhq/allod/internal/compose/bench"
+	"github.com/allodhq/allod/internal/compose/supervisor"
 	"github.com/allodhq/allod/internal/configfile"
 	"github.com/allodhq/allod/internal/console"
 	"github.com/allodhq/allod/internal/database"
@@ -88,6 +89,7 @@ func All() []refusal.Registry {
 		cli.Kinds,
 		compose.Kinds,
 		bench.Kinds,
+		supervisor.Kinds,
 		configfile.Kinds,
 		site.Refusals,
 		site.StoreKinds,

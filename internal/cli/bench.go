@@ -21,9 +21,9 @@ var ErrProgram = refusal.NewKind("own-program", 500,
 func newBench(env Env) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "bench",
-		Short:   "Measure the way of a job on this machine",
-		Example: "  allod bench direct",
-	}, newBenchDirect(env))
+		Short:   "Measure the way of a job, or the cost of nodes, on this machine",
+		Example: "  allod bench direct\n  allod bench heartbeats",
+	}, newBenchDirect(env), newBenchHeartbeats(env))
 }
 
 func newBenchDirect(env Env) *cobra.Command {

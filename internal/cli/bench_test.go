@@ -53,3 +53,49 @@ func TestWriteBench(t *testing.T) {
 		t.Errorf("no memory told, a busy machine: %v\n%s", err, b.String())
 	}
 }
+
+// TestWriteHeartbeats holds the same for what nodes cost.
+func TestWriteHeartbeats(t *testing.T) {
+	r := bench.HeartbeatsReport{
+		Nodes: 2000, Seconds: 60.01, Cores: 2,
+		Controller: bench.Load{Cores: 0.1234, PeakMemoryMB: 210},
+		Heartbeats: bench.Heartbeats{PerSecond: 199.96, P50Ms: 1.5, P99Ms: 20, Refused: 1, Failed: 2},
+		Reconnect:  bench.Reconnect{Mean: 20, Peak: 33, PeakOverMean: 1.65},
+		Bars: []bench.Judged{
+			{Name: "cores", Value: 0.1234, Limit: 0.2, Met: true}, {Name: "peakMemoryMB", Value: 210, Limit: 200},
+			{Name: "peakOverMean", Value: 1.65, Limit: 3, Met: true}, {Name: "refused", Value: 3},
+		},
+	}
+	read := func() map[string]bool {
+		t.Helper()
+		var b strings.Builder
+		if err := writeHeartbeats(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		lines := map[string]bool{}
+		for line := range strings.Lines(b.String()) {
+			lines[strings.Join(strings.Fields(line), " ")] = true
+		}
+		return lines
+	}
+	lines := read()
+	for _, want := range []string{
+		"2000 nodes, 60 seconds, 2 processors",
+		"controller 0.123 cores met: at most 0.2",
+		"peak memory 210.0 MB MISSED: at most 200",
+		"heartbeats 200.0 /s",
+		"answer, median 1.50 ms",
+		"answer, 99th percent. 20.00 ms",
+		"refused or failed 3 MISSED: at most 0",
+		"peak after a restart 1.65 times met: at most 3",
+		"In virtual time, the fullest 100 ms after a restart had 33 requests; the mean is 20.0.",
+	} {
+		if !lines[want] {
+			t.Errorf("the line is missing: %s\n%v", want, lines)
+		}
+	}
+	r.Controller = bench.Load{}
+	if lines := read(); !lines["controller unknown this system does not tell"] || !lines["peak memory unknown this system does not tell"] {
+		t.Errorf("what is unknown: %v", lines)
+	}
+}

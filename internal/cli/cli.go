@@ -15,7 +15,7 @@ var ErrNotBuilt = refusal.NewKind("not-built-yet", 501,
 	"Run allod --help for what works today, and see docs/status.md for what comes next.")
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrParties, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrNoTrace, ErrNoLine, ErrPlainHTTP, ErrReach, ErrNoController, ErrControllerSilent}}
+var Kinds = refusal.Registry{Title: "Command line", Kinds: []*refusal.Kind{ErrNotBuilt, ErrDemoFolder, ErrNothing, ErrParties, ErrNoArchive, ErrOutput, ErrAppKeyFile, ErrOwnerReach, ErrNoSite, ErrSiteSilent, ErrSiteRequest, ErrProgram, ErrUpNode, ErrUpAddress, ErrNoTrace, ErrNoLine, ErrPlainHTTP, ErrReach, ErrNoController, ErrControllerSilent}}
 
 // Env is what a command has of the world around it.
 type Env = command.Env
@@ -52,7 +52,7 @@ A controller decides, a relay carries, an agent runs, sites ask. What a relay ca
 is sealed to a device that was pinned, and says inside what it may reach.`,
 		Example: "  allod demo\n  allod demo --prompt \"Why is the sky blue?\" --json",
 	})
-	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newDoctor(env), newSite(env), newChat(env), newConfig(env), newCertify(env), newBackup(env), newRestore(env), newController(env), newNode(env), newWhy(env), newVersion(env))
+	root.AddCommand(newDemo(env), newBench(env), newConnect(env), newAgent(env), newDoctor(env), newSite(env), newChat(env), newConfig(env), newCertify(env), newBackup(env), newRestore(env), newController(env), newUp(env), newNode(env), newWhy(env), newVersion(env))
 	for _, c := range unbuilt {
 		root.AddCommand(newUnbuilt(c))
 	}

@@ -29,7 +29,7 @@ func TestExitCodes(t *testing.T) {
 		args string
 		want int
 	}{
-		{"version", 0}, {"", 0}, {"nonsense", 2}, {"demo --nonsense", 2}, {"relay serve", 7}, {"site serve", 2}, {"site keygen", 2}, {"up --json", 7},
+		{"version", 0}, {"", 0}, {"nonsense", 2}, {"demo --nonsense", 2}, {"relay serve", 7}, {"site serve", 2}, {"site keygen", 2}, {"up --json", 2},
 	} {
 		var out, errs bytes.Buffer
 		got := Run(t.Context(), Env{Out: &out, Err: &errs, Version: "test"}, strings.Fields(c.args))

@@ -289,48 +289,82 @@ func originOf(host string, at net.Addr) (enroll.Origin, error) {
 
 func serveController(ctx context.Context, env Env, s controllerSetup, asJSON bool) (err error) {
 	log := slog.New(httpd.LogHandler(slog.NewTextHandler(env.Err, nil)))
-	var l listening
-	c, err := cloud.Open(ctx, cloud.Config{
+	c, err := openController(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := announceController(env.Out, c.first, s.Data, asJSON); err != nil {
+		return err
+	}
+	return c.serve(ctx)
+}
+
+// servedController is a controller that listens and does not serve yet.
+type servedController struct {
+	*cloud.Controller
+	l     listening
+	admin *httpd.Server
+	log   *slog.Logger
+	first controllerStarted
+}
+
+// openController opens a controller and binds its addresses. Its first login link, if
+// there is one, is made last.
+func openController(ctx context.Context, s controllerSetup, log *slog.Logger) (_ *servedController, err error) {
+	c := &servedController{log: log}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if c.l.server != nil {
+			c.l.server.Close()
+		}
+		if c.Controller != nil {
+			_ = c.Close()
+		}
+	}()
+	c.Controller, err = cloud.Open(ctx, cloud.Config{
 		Data: s.Data, Hosts: s.hosts, Clock: time.Now, Rand: rand.Reader, Log: log,
-		Listen: func(own *tls.Config) (enroll.Origin, bool, error) { return l.listen(s, own, log) },
+		Listen: func(own *tls.Config) (enroll.Origin, bool, error) { return c.l.listen(s, own, log) },
 		Pages: func(c *cloud.Controller) http.Handler {
 			return webconsole.New(webconsole.Config{Controller: pages{c}, Clock: time.Now, Logger: log})
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	l.handler.Handler = c.Handler()
-	admin, err := httpd.NewAdmin(s.Data, c.Healthy, c.Metrics(), log, c.Admin)
-	if err != nil {
-		return err
+	c.l.handler.Handler = c.Handler()
+	if c.admin, err = httpd.NewAdmin(s.Data, c.Healthy, c.Metrics(), log, c.Admin); err != nil {
+		return nil, err
 	}
 	code, err := c.Bootstrap(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pin, public := c.Pin()
-	first := controllerStarted{Listening: l.server.Address().String(), Origin: c.Origin().String(), Pin: pin.String(), Public: public}
+	c.first = controllerStarted{Listening: c.l.server.Address().String(), Origin: c.Origin().String(), Pin: pin.String(), Public: public}
 	if !code.IsZero() {
-		first.Operator, first.Login = string(people.FirstOperator), loginURL(c.Origin(), code)
+		c.first.Operator, c.first.Login = string(people.FirstOperator), loginURL(c.Origin(), code)
 	}
-	if err := announceController(env.Out, first, s.Data, asJSON); err != nil {
-		return err
-	}
+	return c, nil
+}
+
+// serve serves until ctx ends. [servedController.Close] is still to be called.
+func (c *servedController) serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer stop()
 	beside.Go(func() { c.Run(ctx) })
-	if l.names != nil {
+	if c.l.names != nil {
 		beside.Go(func() {
-			if err := l.names.Run(ctx, l.server.Address()); err != nil && ctx.Err() == nil {
-				log.ErrorContext(ctx, "public certificates are not renewed any more", "why", refusal.From(err))
+			if err := c.l.names.Run(ctx, c.l.server.Address()); err != nil && ctx.Err() == nil {
+				c.log.ErrorContext(ctx, "public certificates are not renewed any more", "why", refusal.From(err))
 			}
 		})
 	}
-	return runBoth(ctx, l.server, admin)
+	return runBoth(ctx, c.l.server, c.admin)
 }
 
 func loginURL(origin enroll.Origin, code zone.Secret) string {

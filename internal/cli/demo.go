@@ -21,15 +21,17 @@ var ErrDemoFolder = refusal.NewKind("demo-folder", 500,
 
 func newDemo(env Env) *cobra.Command {
 	prompt := "What did the heir of an allod owe, and to whom?"
-	var standIn bool
+	var standIn, noNode bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Carry one question from an app to a model on this machine, sealed, and its answer back",
 		Long: `Opens a site and an agent on this machine, each with its own folder and keys, pairs
 them over loopback, asks one question and shows the answer, how long each step took,
 and what the site has stored. A stranger asks too, and is refused. The model is the first local model server that
-answers; without one a stand-in answers, and says that it is no model. Everything is
-removed at the end.`,
+answers; without one a stand-in answers, and says that it is no model.
+
+Then it opens a controller, and on Linux this machine joins it as a node by the program
+allod-node, which stands beside this one. Everything is removed at the end.`,
 		Example: "  allod demo --prompt \"Why is the sky blue?\"",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,8 +47,12 @@ removed at the end.`,
 				return ErrDemoFolder.Because(err)
 			}
 			defer os.RemoveAll(dir)
+			node, absent := nodeProgram()
+			if noNode {
+				absent = compose.NotWanted
+			}
 			d, err := compose.RunDemo(cmd.Context(), compose.DemoConfig{
-				Dir: dir, Question: prompt, Version: env.Version, StandIn: standIn,
+				Dir: dir, Question: prompt, Version: env.Version, StandIn: standIn, Node: node, NoNode: absent,
 				Progress: func(text string) { progress(env, asJSON, text) },
 			})
 			if err != nil {
@@ -58,7 +64,17 @@ removed at the end.`,
 	cmd.Flags().StringVar(&prompt, "prompt", prompt,
 		fmt.Sprintf("the question, 1 to %d characters", ai.MaxTextUnits))
 	cmd.Flags().BoolVar(&standIn, "stand-in", false, "use the stand-in without looking for a model server")
+	cmd.Flags().BoolVar(&noNode, "no-node", false, "leave the node out")
 	return cmd
+}
+
+// nodeProgram finds the program of a node beside this one, or says why there is none.
+func nodeProgram() (path, absent string) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", compose.NoSibling
+	}
+	return compose.Sibling(self)
 }
 
 func writeDemo(w io.Writer, d compose.Demo) error {
@@ -96,6 +112,14 @@ func writeDemo(w io.Writer, d compose.Demo) error {
 	for _, s := range d.Steps {
 		fmt.Fprintf(&b, "  %8.2f ms  %s\n", s.Ms, s.Name)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	fmt.Fprintf(&b, "\nA controller with an authority of its own was at %s.\n", d.Zone.Controller)
+	if d.Zone.Absent == "" {
+		b.WriteString("This machine joined it by a line that works once, and reported. allod node ls says:\n\n")
+	} else {
+		fmt.Fprintf(&b, "No machine joined it. %s\nallod node ls says:\n\n", d.Zone.Absent)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	return writeNodes(w, d.Zone.List)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/allodhq/allod/internal/runner/home"
 	"github.com/allodhq/allod/internal/runner/ingress"
 	"github.com/allodhq/allod/wire/ai"
+	"github.com/allodhq/allod/wire/zone"
+	"github.com/allodhq/allod/wire/zone/nodes"
 )
 
 // hostile texts try to drive the terminal: colours, titles, the clipboard, a
@@ -62,7 +64,8 @@ func TestOutputIsInert(t *testing.T) {
 			return show(w, asJSON, s, func(w io.Writer) error { return writeStatus(w, s) })
 		},
 		"demo": func(w io.Writer, asJSON bool, text string) error {
-			d := compose.Demo{Answer: text, Question: text, Model: text, Backend: "ollama", Provenance: &ai.Provenance{RunnerOwner: ai.Owner(text)}}
+			d := compose.Demo{Answer: text, Question: text, Model: text, Backend: "ollama", Provenance: &ai.Provenance{RunnerOwner: ai.Owner(text)},
+				Zone: compose.Zone{Controller: "https://127.0.0.1", List: []nodes.Node{{ID: zone.NodeID(text), Hostname: text, Cluster: zone.ClusterID(text)}}}}
 			return show(w, asJSON, d, func(w io.Writer) error { return writeDemo(w, d) })
 		},
 		"code": func(w io.Writer, asJSON bool, text string) error {

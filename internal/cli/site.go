@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,70 +155,105 @@ func serveSite(ctx context.Context, env Env, c siteConfig, at places, asJSON boo
 		return problems[0].refusal()
 	}
 	log := slog.New(httpd.LogHandler(slog.NewTextHandler(env.Err, nil)))
+	s, err := openSite(ctx, setup, at, log)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if setup.hidesCallers() {
+		log.Warn("the origin is elsewhere and no proxy is trusted: the limits count all callers as one address; name the proxy's range with --trusted-proxy or trustedProxies")
+	}
+	if err := announce(env.Out, s.first, asJSON); err != nil {
+		return err
+	}
+	return runBoth(ctx, s.server, s.admin)
+}
+
+// servedSite is a site that listens and does not serve yet.
+type servedSite struct {
+	server, admin *httpd.Server
+	handler       http.Handler
+	first         started
+	closers       []func()
+}
+
+// close lets go of everything that the site holds. It is called once.
+func (s *servedSite) close() {
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+}
+
+// openSite opens a site and binds its addresses. Its requests end with ctx.
+func openSite(ctx context.Context, setup siteSetup, at places, log *slog.Logger) (_ *servedSite, err error) {
+	o := &servedSite{}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
 	if err := datadir.Prepare(setup.Data); err != nil {
-		return about(at["data"], err).refusal()
+		return nil, about(at["data"], err).refusal()
 	}
 	release, err := datadir.Lock(setup.Data)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer release()
+	o.closers = append(o.closers, release)
 	config := setup.config
 	if config.Keys, err = setup.openKeys(at); err != nil {
-		return err
+		return nil, err
 	}
 	secretFiles, err := setup.openSecrets()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	store, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(setup.Data, siteDatabase), Logger: log})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer store.Close()
+	o.closers = append(o.closers, func() { _ = store.Close() })
 	keys := appapi.NewKeys(store.AppKeys(), nil)
 	appKeyPath, err := firstAppKey(ctx, keys, setup.Data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The address is needed for the origin, and the site for the handler.
 	var served httpd.Late
-	server, err := httpd.New(setup.Listen, &served, log)
-	if err != nil {
-		return about(at["listen"], err).refusal()
+	if o.server, err = httpd.New(setup.Listen, &served, log); err != nil {
+		return nil, about(at["listen"], err).refusal()
 	}
-	config.Store, config.Logger, config.VerificationURL = store, log, verificationURL(setup.Origin, server.Address())
+	defer func() {
+		if err != nil {
+			o.server.Close()
+		}
+	}()
+	config.Store, config.Logger, config.VerificationURL = store, log, verificationURL(setup.Origin, o.server.Address())
 	s, err := site.Open(ctx, config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = s.Close() }() // the store is closed after it
+	o.closers = append(o.closers, func() { _ = s.Close() }) // the store is closed after it
 	hooks := setup.webhooks
 	hooks.Store, hooks.Logger = store, log
 	deliverer, err := webhook.Open(ctx, hooks)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = deliverer.Close() }()
+	o.closers = append(o.closers, func() { _ = deliverer.Close() })
 	face := setup.gateway
 	face.Site, face.Keys, face.Logger = s, keys, log
 	face.Stopping = ctx // the server lets requests finish from its end on
 	served.Handler = siteMux(s, keys, pairpage.Config{Owner: ai.Owner(setup.Owner), Logger: log}, face)
-	admin, err := httpd.NewAdmin(setup.Data, func(ctx context.Context) error {
+	o.handler = served.Handler
+	if o.admin, err = httpd.NewAdmin(setup.Data, func(ctx context.Context) error {
 		_, err := store.Keys().Keys(ctx)
 		return err
-	}, metrics(store, deliverer), log, serveAppKeys(keys, log))
-	if err != nil {
-		return err
+	}, metrics(store, deliverer), log, serveAppKeys(keys, log)); err != nil {
+		return nil, err
 	}
-	if setup.hidesCallers() {
-		log.Warn("the origin is elsewhere and no proxy is trusted: the limits count all callers as one address; name the proxy's range with --trusted-proxy or trustedProxies")
-	}
-	first := started{server.Address().String(), s.KeyID().String(), appKeyPath, secretFiles}
-	if err := announce(env.Out, first, asJSON); err != nil {
-		return err
-	}
-	return runBoth(ctx, server, admin)
+	o.first = started{o.server.Address().String(), s.KeyID().String(), appKeyPath, secretFiles}
+	return o, nil
 }
 
 // hidesCallers reports whether everybody seems to call from this machine: people

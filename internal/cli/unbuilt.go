@@ -14,7 +14,6 @@ type unbuiltCommand struct {
 // told plainly instead of "no such command".
 var unbuilt = []unbuiltCommand{
 	{"relay", "It will carry sealed jobs between sites and machines that do not reach each other."},
-	{"up", "It will start everything on one machine."},
 }
 
 func newUnbuilt(c unbuiltCommand) *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/allodhq/allod/internal/carrier"
 	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/runner"
 	"github.com/allodhq/allod/internal/runner/backend"
@@ -35,7 +36,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "The demo", Kinds: []*refusal.Kind{ErrNoAnswer, ErrNotRefused}}
+var Kinds = refusal.Registry{Title: "The demo", Kinds: []*refusal.Kind{ErrNoAnswer, ErrNotRefused, ErrNoNode}}
 
 // Demo is what a demo run showed. Its JSON form is the output of allod demo
 // --json.
@@ -50,6 +51,8 @@ type Demo struct {
 	SealedAtRest bool `json:"sealedAtRest"`
 	// Refused names why the agent did not run a stranger's question.
 	Refused string `json:"refused"`
+	// Zone is the other half: a controller and this machine as its node.
+	Zone Zone `json:"zone"`
 	// Steps are the steps in order with their wall-clock time.
 	Steps []Step `json:"steps"`
 
@@ -82,6 +85,9 @@ type DemoConfig struct {
 	Version string
 	// StandIn takes the built-in stand-in without looking for a model.
 	StandIn bool
+	// Node is the program that makes this machine a node; without one, NoNode says
+	// why (see [Sibling]).
+	Node, NoNode string
 	// Progress tells the person what takes a while.
 	Progress func(text string)
 }
@@ -92,8 +98,10 @@ const owner = ai.Owner("you")
 // RunDemo carries one question over the direct lane on this machine: a site and
 // an agent, each with its own folder and keys, that speak HTTP over loopback. A
 // person's part, approving the code, is done by the demo. The model is the first
-// local model server that answers, else a stand-in that says what it is. It
-// returns refusals of the packages it uses and [ErrNoAnswer].
+// local model server that answers, else a stand-in that says what it is. Then a
+// controller, with a folder and keys of its own, takes this machine as a node, which
+// joins by a line as any other does. It returns refusals of the packages it uses,
+// [ErrNoAnswer], [ErrNotRefused] and [ErrNoNode].
 func RunDemo(ctx context.Context, c DemoConfig) (Demo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	d := &demo{c: c, Demo: Demo{Question: c.Question}}
@@ -114,6 +122,8 @@ func RunDemo(ctx context.Context, c DemoConfig) (Demo, error) {
 		{"claim, open, run, seal, hand in, deliver", d.wait},
 		{"refuse a stranger, who is not on the owner's list", d.refuse},
 		{"search the site's files for question and answer", d.search},
+		{"open a controller with an authority of its own", d.openController},
+		{d.joining(), d.join},
 	} {
 		start := time.Now()
 		if err := step.run(ctx); err != nil {
@@ -135,6 +145,16 @@ type demo struct {
 	at    net.Addr
 	agent *runner.Agent
 	job   site.Job
+
+	admin *carrier.Client // asks the controller as its local user
+}
+
+// joining is the name of the last step.
+func (d *demo) joining() string {
+	if d.c.NoNode != "" {
+		return "ask it for its nodes"
+	}
+	return "join this machine by a line: enroll, prove, report"
 }
 
 func (d *demo) siteDir() string { return filepath.Join(d.c.Dir, "site") }

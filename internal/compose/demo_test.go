@@ -19,12 +19,12 @@ func TestDemo(t *testing.T) {
 	const question = "canary question of the demo"
 	var progress []string
 	d, err := RunDemo(t.Context(), DemoConfig{
-		Dir: dir, Question: question, Version: "test", StandIn: true, Progress: func(s string) { progress = append(progress, s) },
+		Dir: dir, Question: question, Version: "test", StandIn: true, NoNode: NotWanted, Progress: func(s string) { progress = append(progress, s) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Answer != standInAnswer(question) || !d.StandIn || d.Backend != "openai-http" || !d.SealedAtRest || d.Refused != "not-locally-allowed" || len(d.Steps) != 7 || len(progress) == 0 {
+	if d.Answer != standInAnswer(question) || !d.StandIn || d.Backend != "openai-http" || !d.SealedAtRest || d.Refused != "not-locally-allowed" || len(d.Steps) != 9 || len(progress) == 0 {
 		t.Errorf("%+v", d)
 	}
 	if d.StoredQuestion == "" || d.StoredAnswer == "" || d.StoredQuestion == d.StoredAnswer || len(d.StoredFiles) < 2 || d.Provenance == nil {

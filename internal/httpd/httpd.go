@@ -77,6 +77,9 @@ func (s *Server) Address() net.Addr { return s.listener.Addr() }
 // connections, below TLS. It must be called before Run.
 func (s *Server) Through(wrap func(net.Listener) net.Listener) { s.listener = wrap(s.listener) }
 
+// Close gives the address up. It is for a server that is not to run after all.
+func (s *Server) Close() { _ = s.listener.Close() }
+
 // Run serves until ctx ends, lets requests finish for ten seconds, and returns.
 // It returns an error only when serving failed before that.
 func (s *Server) Run(ctx context.Context) error {

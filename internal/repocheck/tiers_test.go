@@ -41,6 +41,7 @@ var places = []struct {
 	{"internal/backup", kernel},
 	{"internal/carrier", kernel},
 	{"internal/tty", kernel},
+	{"internal/pace", kernel},
 	{"internal/command", kernel},
 
 	{"site/...", party},
@@ -142,6 +143,18 @@ var allodLinks = map[string]string{
 	"github.com/jsimonetti/rtnetlink/...": "network devices are cmd/allod-node's",
 	module + "/internal/node/...":         "what runs as root is cmd/allod-node's",
 	"testing/...":                         "nothing shipped imports testing",
+}
+
+// nodeLinks are what cmd/allod-node must not link, even through others, and why. It runs
+// as root.
+var nodeLinks = map[string]string{
+	module + "/internal/cli/...":     "what ordinary users run does not run as root",
+	module + "/internal/cloud/...":   "a node meets its controller through messages alone",
+	module + "/internal/compose/...": "a node meets its controller through messages alone",
+	module + "/internal/runner/...":  "models run without root",
+	module + "/site/...":             "sites run without root",
+	"database/sql/...":               "a node keeps two small files",
+	"testing/...":                    "nothing shipped imports testing",
 }
 
 // place returns the pattern and the tier of a package.
@@ -246,12 +259,15 @@ func checkPure(pkgs []listed) (problems []string) {
 	return problems
 }
 
-// checkAllod finds what cmd/allod links and must not.
-func checkAllod(pkgs []listed) (problems []string) {
+// checkAllod finds what cmd/allod links and must not, and checkNode what cmd/allod-node does.
+func checkAllod(pkgs []listed) []string { return checkBinary(pkgs, "cmd/allod", allodLinks) }
+func checkNode(pkgs []listed) []string  { return checkBinary(pkgs, "cmd/allod-node", nodeLinks) }
+
+func checkBinary(pkgs []listed, name string, list map[string]string) (problems []string) {
 	byPath := index(pkgs)
-	for _, dep := range byPath[module+"/cmd/allod"].Deps {
-		if why, found := forbidden(allodLinks, dep); found {
-			problems = append(problems, fmt.Sprintf("cmd/allod links %s: %s (%s)", dep, why, chain(byPath, module+"/cmd/allod", dep)))
+	for _, dep := range byPath[module+"/"+name].Deps {
+		if why, found := forbidden(list, dep); found {
+			problems = append(problems, fmt.Sprintf("%s links %s: %s (%s)", name, dep, why, chain(byPath, module+"/"+name, dep)))
 		}
 	}
 	return problems
@@ -341,6 +357,18 @@ func TestAllodStaysLight(t *testing.T) {
 	}, onEachSystem(all, checkAllod))
 }
 
+func TestNodeStaysSmall(t *testing.T) {
+	all := mustList(t)
+	if index(all["linux"])[module+"/cmd/allod-node"].ImportPath == "" {
+		t.Fatal("there is no cmd/allod-node, so this test would prove nothing")
+	}
+	report(t, rule{
+		"cmd/allod-node links what it must not.",
+		"it runs as root on every machine of a cloud; each line says more",
+		"move what both sides need down to wire or to the kernel",
+	}, onEachSystem(all, checkNode))
+}
+
 func TestTiersControl(t *testing.T) {
 	pkg := func(name string, imports ...string) listed {
 		return listed{ImportPath: module + "/" + name, Imports: imports, Deps: imports}
@@ -404,6 +432,13 @@ func TestTiersControl(t *testing.T) {
 			{ImportPath: ours("cmd/allod-node"), Deps: []string{"github.com/google/nftables"}},
 		}),
 			"cmd/allod links github.com/containerd/containerd/v2/client", "cmd/allod links github.com/mdlayher/netlink")
+	})
+	t.Run("cmd/allod-node", func(t *testing.T) {
+		mustFind(t, checkNode([]listed{
+			{ImportPath: ours("cmd/allod-node"), Deps: []string{"fmt", ours("internal/node/spark"), ours("internal/cloud/nodes"), "database/sql"}},
+			{ImportPath: ours("cmd/allod"), Deps: []string{ours("internal/cloud/nodes"), "database/sql"}},
+		}),
+			"cmd/allod-node links "+ours("internal/cloud/nodes"), "cmd/allod-node links database/sql")
 	})
 	t.Run("one system", func(t *testing.T) {
 		all := map[string][]listed{"linux": {pkg("key", "fmt")}, "darwin": {pkg("key", "fmt")}, "windows": {pkg("key", "syscall")}}

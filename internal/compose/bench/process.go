@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/allodhq/allod/refusal"
 )
 
 const (
@@ -29,35 +31,34 @@ const (
 	maxTail = 2 << 10
 )
 
-// process is a site in a process of its own.
-type process struct {
+// program is the command in a process of its own.
+type program struct {
 	cmd   *exec.Cmd
-	url   string
-	app   *app
 	ended chan struct{}
 	once  sync.Once
 }
 
-// start starts a site on the folder of that name, and returns when it listens.
-// It returns [ErrSite], having shown what the site said.
-func (b *bench) start(ctx context.Context, name string) (*process, error) {
-	logPath := b.path(name + ".log")
+// launch starts the command with these arguments in a folder, and returns when read
+// has taken the first line that it writes. Its log is the file name.log there. A
+// program that does not come up is refused as failed, and what it said is told.
+func (w work) launch(ctx context.Context, name string, failed *refusal.Kind, read func(line []byte) error, args ...string) (*program, error) {
+	logPath := filepath.Join(w.folder, name+".log")
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, ErrFolder.Because(err)
 	}
 	defer log.Close()
-	s := &process{ended: make(chan struct{}), cmd: exec.Command(b.Program)}
+	s := &program{ended: make(chan struct{}), cmd: exec.Command(w.program)}
 	// Under this name the program is the command, whatever its file is called.
-	s.cmd.Args = []string{"allod", "site", "serve", "--data", name, "--listen", "127.0.0.1:0", "--limits", "off", "--json"}
+	s.cmd.Args = append([]string{"allod"}, args...)
 	// The admin socket's path must be short, so it is a relative one.
-	s.cmd.Dir, s.cmd.Stderr = b.folder, log
+	s.cmd.Dir, s.cmd.Stderr = w.folder, log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
-		return nil, ErrSite.Because(err)
+		return nil, failed.Because(err)
 	}
 	if err := s.cmd.Start(); err != nil {
-		return nil, ErrSite.Because(err)
+		return nil, failed.Because(err)
 	}
 	// Whatever happens to this function, the process ends with the context.
 	release := context.AfterFunc(ctx, s.end)
@@ -77,17 +78,47 @@ func (b *bench) start(ctx context.Context, name string) (*process, error) {
 		err = context.DeadlineExceeded
 	}
 	if err == nil {
-		err = s.read(first, b.folder)
+		err = read(first)
 	}
 	if err != nil {
-		s.stop()
+		s.end()
 		if said := tail(logPath); said != "" {
-			b.Progress(said)
+			w.progress(said)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, ErrSite.Because(err)
+		return nil, failed.Because(err)
+	}
+	return s, nil
+}
+
+// work is where and with what programs are started.
+type work struct {
+	program  string
+	folder   string
+	progress func(line string)
+}
+
+// process is a site in a process of its own.
+type process struct {
+	*program
+	url string
+	app *app
+}
+
+// start starts a site on the folder of that name, and returns when it listens.
+// It returns [ErrSite], having shown what the site said.
+func (b *bench) start(ctx context.Context, name string) (*process, error) {
+	s := &process{}
+	var err error
+	s.program, err = work{b.Program, b.folder, b.Progress}.launch(ctx, name, ErrSite, func(line []byte) error { return s.read(line, b.folder) },
+		"site", "serve", "--data", name, "--listen", "127.0.0.1:0", "--limits", "off", "--json")
+	if err != nil {
+		if s.app != nil {
+			s.app.close()
+		}
+		return nil, err
 	}
 	return s, nil
 }
@@ -126,8 +157,8 @@ func (s *process) stop() {
 	s.end()
 }
 
-// end is stop for when the app may be in use.
-func (s *process) end() {
+// end ends the process and returns when it has ended.
+func (s *program) end() {
 	s.once.Do(func() {
 		if runtime.GOOS == "windows" || s.cmd.Process.Signal(syscall.SIGTERM) != nil {
 			_ = s.cmd.Process.Kill()
@@ -139,10 +170,10 @@ func (s *process) end() {
 	<-s.ended
 }
 
-func (s *process) pid() int { return s.cmd.Process.Pid }
+func (s *program) pid() int { return s.cmd.Process.Pid }
 
 // state is how the process ended; it is there after stop.
-func (s *process) state() *os.ProcessState { return s.cmd.ProcessState }
+func (s *program) state() *os.ProcessState { return s.cmd.ProcessState }
 
 // tail is the end of a log.
 func tail(path string) string {

@@ -16,6 +16,9 @@ var (
 	ErrSite = refusal.NewKind("bench-site", 500,
 		"The site that the benchmark starts as a process of its own did not come up.",
 		"Read what it wrote, which is above. allod site serve must work on this machine.")
+	ErrController = refusal.NewKind("bench-controller", 500,
+		"The controller that the benchmark starts as a process of its own did not come up.",
+		"Read what it wrote, which is above. allod controller serve must work on this machine.")
 	ErrAnswer = refusal.NewKind("bench-answer", 500,
 		"The site answered otherwise than it does to an app and devices that do everything right, so nothing was measured.",
 		"Run it again, and report it with its text if it stays.")
@@ -29,5 +32,5 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "Benchmarks", Kinds: []*refusal.Kind{
-	ErrConfig, ErrFolder, ErrMemoryDisk, ErrSite, ErrAnswer, ErrStopped, ErrBars,
+	ErrConfig, ErrFolder, ErrMemoryDisk, ErrSite, ErrController, ErrAnswer, ErrStopped, ErrBars,
 }}

@@ -30,10 +30,13 @@ func together(ctx context.Context, n int, call func(ctx context.Context, i int) 
 // tell is how often a phase says how far it is.
 const tell = 2 * time.Second
 
+// phase is that of package function phase.
+func (b *bench) phase(what string, of int) (count, done func()) { return phase(b.Progress, what, of) }
+
 // phase says what is done now, and how far it is every two seconds. count counts
 // one more; done ends the phase.
-func (b *bench) phase(what string, of int) (count, done func()) {
-	b.Progress(fmt.Sprintf("%s, %d", what, of))
+func phase(progress func(line string), what string, of int) (count, done func()) {
+	progress(fmt.Sprintf("%s, %d", what, of))
 	var n atomic.Int64
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -45,7 +48,7 @@ func (b *bench) phase(what string, of int) (count, done func()) {
 			case <-ended:
 				return
 			case <-t.C:
-				b.Progress(fmt.Sprintf("  %d of %d", n.Load(), of))
+				progress(fmt.Sprintf("  %d of %d", n.Load(), of))
 			}
 		}
 	})

@@ -2,7 +2,9 @@ package nodecli
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/exact"
 	"github.com/allodhq/allod/internal/node/daemon"
+	"github.com/allodhq/allod/refusal"
 )
 
 // Times of keeping the programs up.
@@ -83,6 +86,7 @@ func (a *attendant) why() error {
 // tend keeps one program up.
 func (a *attendant) tend(ctx context.Context, name string, ask func(context.Context) (daemon.Status, error)) {
 	pause := again
+	log := slog.New(slog.NewTextHandler(a.log, nil)).With("program", "run")
 	for ctx.Err() == nil {
 		if _, err := ask(ctx); err == nil { // somebody else's, or one that is about to end
 			rest(ctx, look)
@@ -96,6 +100,11 @@ func (a *attendant) tend(ctx context.Context, name string, ask func(context.Cont
 		a.mu.Lock()
 		a.failed = err
 		a.mu.Unlock()
+		attrs := []any{"name", name, "refusal", refusal.From(err).Kind().Name()}
+		if cause := errors.Unwrap(refusal.From(err)); cause != nil {
+			attrs = append(attrs, "end", cause.Error()) // its exit code, or the signal
+		}
+		log.Warn("a program ended, and is started again", attrs...)
 		if time.Since(began) > lived {
 			pause = again
 		}

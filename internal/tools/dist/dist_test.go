@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -235,6 +236,9 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"-version", "v1 -X main.other=1"},
 		{"-version", "../v1"},
 		{"-version", strings.Repeat("1", 65)},
+		{"-commit", "0123456789abcdef"},
+		{"-commit", strings.Repeat("A", 40)},
+		{"-commit", strings.Repeat("a", 40) + " -X main.other=1"},
 		{"extra"},
 		{"-unknown"},
 	} {
@@ -262,6 +266,60 @@ func TestEnvironmentKeepsTheBuilderOut(t *testing.T) {
 	}
 }
 
+// TestPrograms: what runs as root on a node is in the archives for Linux, and in no others.
+func TestPrograms(t *testing.T) {
+	for _, to := range targets {
+		want := []string{"allod"}
+		if to.goos == "linux" {
+			want = append(want, "allod-node")
+		}
+		if got := to.programs(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", to, got, want)
+		}
+	}
+}
+
+// TestCommitIsTheOneOfTheSources asks in a repository of its own.
+func TestCommitIsTheOneOfTheSources(t *testing.T) {
+	dir := t.TempDir()
+	for name, value := range map[string]string{
+		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CEILING_DIRECTORIES": filepath.Dir(dir),
+		"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org",
+	} {
+		t.Setenv(name, value)
+	}
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	is := func(what, want string) {
+		t.Helper()
+		if got := gitCommit(t.Context(), dir); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	is("no repository", "")
+	git("init", "-q")
+	is("no commit yet", "")
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	git("add", "file")
+	git("commit", "-q", "-m", "one")
+	is("as committed", git("rev-parse", "HEAD"))
+	if err := os.WriteFile(file, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is("changed", "")
+}
+
 // TestBuildIsReproducible builds this module from two folders and compares the archives byte for byte.
 // It also looks for the folders in the binary, because the build cache could hide a difference:
 // with -trimpath the second build may reuse what the first compiled.
@@ -272,6 +330,7 @@ func TestBuildIsReproducible(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	host := target{runtime.GOOS, runtime.GOARCH}
 	const version = "v0.0.0-test"
+	commit := strings.Repeat("c0ffee42", 5)
 
 	var archives [2][]byte
 	dirs := [2]string{filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "another", "place")}
@@ -282,7 +341,7 @@ func TestBuildIsReproducible(t *testing.T) {
 		if err := os.Chtimes(filepath.Join(dir, "LICENSE"), date, date); err != nil {
 			t.Fatal(err)
 		}
-		name, data, err := archive(t.Context(), dir, version, when, host)
+		name, data, err := archive(t.Context(), dir, stamp{version, commit}, when, host)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,24 +359,33 @@ func TestBuildIsReproducible(t *testing.T) {
 		read = readZip
 	}
 	entries := read(t, archives[0])
-	if len(entries) != 1+len(documents) {
-		t.Fatalf("the archive holds %d files, want %d", len(entries), 1+len(documents))
+	programs := host.programs()
+	if len(entries) != len(programs)+len(documents) {
+		t.Fatalf("the archive holds %d files, want %d", len(entries), len(programs)+len(documents))
 	}
-	at := slices.IndexFunc(entries, func(e entry) bool { return e.mode == 0o755 })
-	if at < 0 {
-		t.Fatal("no file of the archive can be run")
-	}
-	binary := entries[at].data
-	if !strings.Contains(binary, version) {
-		t.Error("the version is not in the binary; is it still main.version?")
+	var binaries string
+	for _, program := range programs {
+		at := slices.IndexFunc(entries, func(e entry) bool {
+			return strings.TrimSuffix(path.Base(e.name), ".exe") == program && e.mode == 0o755
+		})
+		if at < 0 {
+			t.Fatalf("the archive holds no %s that can be run", program)
+		}
+		if !strings.Contains(entries[at].data, version) {
+			t.Errorf("the version is not in %s; is it still main.version?", program)
+		}
+		if program == "allod-node" && !strings.Contains(entries[at].data, commit) {
+			t.Error("the commit is not in allod-node; is it still main.commit?")
+		}
+		binaries += entries[at].data
 	}
 	absolute, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{dirs[0], dirs[1], absolute, goEnv(t, "GOMODCACHE"), goEnv(t, "GOCACHE")} {
-		if strings.Contains(binary, folder+string(filepath.Separator)) {
-			t.Errorf("the binary holds a path of this machine: %s", folder)
+		if strings.Contains(binaries, folder+string(filepath.Separator)) {
+			t.Errorf("a binary holds a path of this machine: %s", folder)
 		}
 	}
 }

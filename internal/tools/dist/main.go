@@ -4,11 +4,15 @@
 // Anyone who has the same sources and the same version of Go gets the same bytes,
 // so a stranger can check that a release was made from the sources it names.
 //
-// It does not sign, upload or tag anything. It builds only the light binary, cmd/allod.
+// Each holds cmd/allod, and those for Linux cmd/allod-node too. Since nothing of the builder's
+// repository gets into them, the version and the commit are written in by the linker: the commit
+// is git's, or the one that is given, and a source archive without either says that it has none.
+//
+// It does not sign, upload or tag anything.
 //
 // Usage:
 //
-//	go run ./internal/tools/dist -out dist -version v1.2.3
+//	go run ./internal/tools/dist -out dist -version v1.2.3 [-commit HASH]
 package main
 
 import (
@@ -57,6 +61,20 @@ var targets = []target{
 
 func (t target) String() string { return t.goos + "/" + t.goarch }
 
+// programs are the binaries for a target: what runs as root on a node is for Linux only.
+func (t target) programs() []string {
+	if t.goos == "linux" {
+		return []string{"allod", "allod-node"}
+	}
+	return []string{"allod"}
+}
+
+// A stamp is what the binaries say about themselves.
+type stamp struct {
+	version string
+	commit  string // empty where nobody knows it
+}
+
 // documents go into each archive beside the binary.
 var documents = []string{"LICENSE", "README.md"}
 
@@ -67,11 +85,15 @@ var fallbackDate = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 // versionShape keeps the version safe in a file name and in a linker flag.
 var versionShape = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 
+// commitShape is the full name of a commit.
+var commitShape = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("dist", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	out := flags.String("out", "dist", "write the archives to this folder")
 	version := flags.String("version", "dev", "name this version in the archives and in the binary")
+	commit := flags.String("commit", "", "name this commit in the binary of a node; by default git's")
 	module := flags.String("module", ".", "build the module in this folder")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -81,6 +103,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if !versionShape.MatchString(*version) {
 		return fmt.Errorf("version %q: use up to 64 letters, digits and . + _ - only", *version)
+	}
+	if *commit == "" {
+		*commit = gitCommit(ctx, *module)
+	} else if !commitShape.MatchString(*commit) {
+		return fmt.Errorf("commit %q: use all of its 40 or 64 lower-case hexadecimal digits", *commit)
 	}
 	when, err := releaseDate(ctx, *module, os.Getenv("SOURCE_DATE_EPOCH"))
 	if err != nil {
@@ -92,7 +119,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	var sums strings.Builder
 	for _, t := range targets {
-		name, data, err := archive(ctx, *module, *version, when, t)
+		name, data, err := archive(ctx, *module, stamp{*version, *commit}, when, t)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t, err)
 		}
@@ -130,19 +157,41 @@ func releaseDate(ctx context.Context, module, epoch string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
+// gitCommit is the commit that is checked out. It is empty where there is no git, no repository or
+// no commit yet, and where the sources have changes: no commit names those.
+func gitCommit(ctx context.Context, module string) string {
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = module
+		text, err := cmd.Output()
+		return strings.TrimSpace(string(text)), err
+	}
+	changes, err := git("status", "--porcelain")
+	if err != nil || changes != "" {
+		return ""
+	}
+	commit, err := git("rev-parse", "--verify", "HEAD")
+	if err != nil || !commitShape.MatchString(commit) {
+		return ""
+	}
+	return commit
+}
+
 // archive builds the module for one target and returns the name and bytes of its archive.
-func archive(ctx context.Context, module, version string, when time.Time, t target) (string, []byte, error) {
-	binary, err := build(ctx, module, version, t)
-	if err != nil {
-		return "", nil, err
-	}
+func archive(ctx context.Context, module string, say stamp, when time.Time, t target) (string, []byte, error) {
 	// Everything sits in one folder, so that unpacking does not litter the place where it is done.
-	folder := "allod-" + version + "-" + t.goos + "-" + t.goarch
-	command := "allod"
-	if t.goos == "windows" {
-		command += ".exe"
+	folder := "allod-" + say.version + "-" + t.goos + "-" + t.goarch
+	var files []file
+	for _, program := range t.programs() {
+		binary, err := build(ctx, module, program, say, t)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s: %w", program, err)
+		}
+		if t.goos == "windows" {
+			program += ".exe"
+		}
+		files = append(files, file{name: folder + "/" + program, data: binary, executable: true})
 	}
-	files := []file{{name: folder + "/" + command, data: binary, executable: true}}
 	for _, name := range documents {
 		data, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
@@ -158,20 +207,24 @@ func archive(ctx context.Context, module, version string, when time.Time, t targ
 	return folder + ".tar.gz", data, err
 }
 
-// build compiles cmd/allod for one target and returns the binary.
-func build(ctx context.Context, module, version string, t target) ([]byte, error) {
+// build compiles a program for one target and returns the binary.
+func build(ctx context.Context, module, program string, say stamp, t target) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "allod-dist-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "allod")
+	binary := filepath.Join(dir, program)
+	flags := "-s -w -X main.version=" + say.version
+	if program == "allod-node" && say.commit != "" {
+		flags += " -X main.commit=" + say.commit // a node reports it
+	}
 
 	cmd := exec.CommandContext(ctx, "go", "build",
 		"-trimpath",       // no folder of the builder in the binary
 		"-buildvcs=false", // no state of the builder's repository either
-		"-ldflags", "-s -w -X main.version="+version,
-		"-o", binary, "./cmd/allod")
+		"-ldflags", flags,
+		"-o", binary, "./cmd/"+program)
 	cmd.Dir = module
 	cmd.Env = environment(os.Environ(), t)
 	var output strings.Builder
