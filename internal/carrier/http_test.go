@@ -236,6 +236,58 @@ func TestHTTPRequestsAreBounded(t *testing.T) {
 	})
 }
 
+// Strangers who take every place must not keep the administrator from the machine
+// that they attack.
+func TestHTTPACrowdLeavesTheAdminSocketOpen(t *testing.T) {
+	bubble(t, carrier.Limits{Requests: 2, RequestsPerAddress: 2}, func(t *testing.T, w *world) {
+		var slow []*io.PipeWriter
+		for range 2 {
+			r, held := io.Pipe()
+			slow = append(slow, held)
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://controller.test"+carrier.Path, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Content-Type", "application/json")
+			go func() {
+				if a, err := w.http().Do(q); err == nil {
+					_ = a.Body.Close()
+				}
+			}()
+		}
+		synctest.Wait()
+		_, err := call(t.Context(), w.client(), say, "x", carrier.Proof{Token: token})
+		wants(t, "a third", err, carrier.ErrCrowded)
+		admin := func() error {
+			_, err := call(t.Context(), carrier.NewAdminClient("/admin"+carrier.Path, w.http(), rand.Reader), say, "x", carrier.Proof{})
+			return err
+		}
+		if err := admin(); err != nil {
+			t.Errorf("the administrator: %v", err)
+		}
+		// They are bounded too, among themselves.
+		hold := make(chan struct{})
+		w.set(func(context.Context, *rpc.Call, string) (string, error) { <-hold; return "late", nil })
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- admin() }()
+		}
+		synctest.Wait()
+		if err := admin(); !errors.Is(err, carrier.ErrAddressCrowded) && !errors.Is(err, carrier.ErrCrowded) {
+			t.Errorf("a third administrator: %v", err)
+		}
+		close(hold)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for _, held := range slow {
+			_ = held.Close()
+		}
+	})
+}
+
 // answering is a client whose other side answers with that.
 func answering(status int, header http.Header, body string) *carrier.Client {
 	return carrier.NewClient("http://controller.test"+carrier.Path, &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {

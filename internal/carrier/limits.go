@@ -14,7 +14,8 @@ import (
 type Limits struct {
 	// Sockets are open at once, 4096 in all and 256 for one address.
 	Sockets, SocketsPerAddress int
-	// Requests are under way at once over HTTP, 1024 in all and 64 for one address.
+	// Requests are under way at once over HTTP, 1024 in all and 64 for one address. The
+	// admin socket has as many as one address, beside all others.
 	Requests, RequestsPerAddress int
 	// Concurrent requests of the peer are under way on one socket, 16. Before it has
 	// a session there is one. Those whose answers the peer does not read count.

@@ -35,7 +35,8 @@ type Config struct {
 	Rand io.Reader
 	Log  *slog.Logger
 	// Origins are the origins of pages, besides this party's own, whose scripts may
-	// call it, as in https://console.example.org.
+	// open sockets here, as in https://console.example.org. They may not POST: a
+	// browser asks first whether JSON may come from elsewhere, and nobody answers.
 	Origins []string
 	Limits  Limits
 }
@@ -46,6 +47,7 @@ type Server struct {
 	origins  []string
 	sockets  *door
 	requests *door
+	admins   *door // apart, so that strangers cannot keep the administrator out
 
 	mu     sync.Mutex
 	open   map[*Socket]struct{}
@@ -70,6 +72,7 @@ func NewServer(c Config) *Server {
 		origins:  c.Origins,
 		sockets:  newDoor(limits.Sockets, limits.SocketsPerAddress),
 		requests: newDoor(limits.Requests, limits.RequestsPerAddress),
+		admins:   newDoor(limits.RequestsPerAddress, limits.RequestsPerAddress),
 		open:     map[*Socket]struct{}{},
 	}
 }
@@ -125,7 +128,11 @@ func reply(w http.ResponseWriter, status int, body []byte) {
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, over rpc.Carrier) {
 	began := s.clock()
-	s.take(w, r, s.answers.MaxBody(over, nil), func(ctx context.Context, body []byte) (int, []byte) {
+	door := s.requests
+	if over == rpc.Admin {
+		door = s.admins
+	}
+	s.take(w, r, door, s.answers.MaxBody(over, nil), func(ctx context.Context, body []byte) (int, []byte) {
 		a := s.answers.Serve(ctx, body, rpc.Incoming{Carrier: over, Peer: host(r.RemoteAddr), Now: s.clock()})
 		s.record(ctx, a, host(r.RemoteAddr), began)
 		return http.StatusOK, a.Body
@@ -134,7 +141,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, over rpc.Carrier) 
 
 // take reads the body of a POST of plain JSON and answers it. A body that is larger
 // than max has one byte more.
-func (s *Server) take(w http.ResponseWriter, r *http.Request, max int, answer func(ctx context.Context, body []byte) (int, []byte)) {
+func (s *Server) take(w http.ResponseWriter, r *http.Request, door *door, max int, answer func(ctx context.Context, body []byte) (int, []byte)) {
 	if err := s.welcome(r); err != nil {
 		refuse(w, err)
 		return
@@ -143,7 +150,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, max int, answer fu
 		refuse(w, ErrMediaType)
 		return
 	}
-	leave, err := s.requests.enter(r.RemoteAddr)
+	leave, err := door.enter(r.RemoteAddr)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -171,7 +178,7 @@ func (s *Server) Route(max int, answer func(ctx context.Context, peer string, bo
 			refuse(w, ErrVerb)
 			return
 		}
-		s.take(w, r, max, func(ctx context.Context, body []byte) (int, []byte) {
+		s.take(w, r, s.requests, max, func(ctx context.Context, body []byte) (int, []byte) {
 			if len(body) > max {
 				return refusal.HTTP(rpc.ErrTooLarge)
 			}

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/allodhq/allod/refusal"
@@ -56,7 +58,7 @@ func New(address string, handler http.Handler, log *slog.Logger) (*Server, error
 
 func newServer(l net.Listener, handler http.Handler, log *slog.Logger) *Server {
 	return &Server{listener: l, log: log, server: &http.Server{
-		Handler:        named(handler),
+		Handler:        named(silent(handler, log)),
 		MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
@@ -117,6 +119,24 @@ func named(next http.Handler) http.Handler {
 		name := hex.EncodeToString(b[:])
 		w.Header().Set("X-Request-Id", name)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, name)))
+	})
+}
+
+// silent logs the stack of a handler that panics, and cuts the connection. The
+// library would log what it panicked with too, which may hold anything.
+func silent(next http.Handler, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v != http.ErrAbortHandler {
+				log.ErrorContext(r.Context(), "a handler panicked", "with", fmt.Sprintf("a %T", v), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -61,6 +61,37 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// A panic's value may hold what was being worked on.
+func TestAPanicIsLoggedWithoutItsValue(t *testing.T) {
+	var logged bytes.Buffer
+	log := slog.New(LogHandler(slog.NewTextHandler(&logged, nil)))
+	s, err := New("127.0.0.1:0", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/abort" {
+			panic(http.ErrAbortHandler)
+		}
+		panic("canary-79")
+	}), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	for _, path := range []string{"/", "/abort"} {
+		if r, err := http.Get("http://" + s.Address().String() + path); err == nil {
+			_ = r.Body.Close()
+			t.Errorf("%s: there is an answer: %s", path, r.Status)
+		}
+	}
+	stop()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	if text := logged.String(); strings.Contains(text, "canary") || strings.Count(text, "panicked") != 1 || !strings.Contains(text, "httpd_test.go") || !strings.Contains(text, "request=") {
+		t.Errorf("the log: %s", text)
+	}
+}
+
 func TestTakenAddress(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	s, err := New("127.0.0.1:0", http.NotFoundHandler(), log)

@@ -31,8 +31,16 @@ type Act struct {
 	At           zone.Millis
 }
 
-// Record writes an act into the audit log.
-func Record(tx store.Records, a Act) error {
+// Record writes an act into the audit log. It returns who.ErrEnded where whoever does
+// it was put out since they were let in.
+func Record(tx store.Tx, a Act) error {
+	if err := a.By.Stands(tx); err != nil {
+		return err
+	}
+	return record(tx, a)
+}
+
+func record(tx store.Records, a Act) error {
 	return tx.AppendAudit(store.AuditEntry{
 		At: a.At, Actor: a.By.Actor(), Organization: a.Organization, Action: a.Action, Subject: a.Subject, Detail: a.Detail,
 	})
@@ -41,9 +49,13 @@ func Record(tx store.Records, a Act) error {
 // Once runs decide, keeps its answer under the mutation id, and records the act.
 // For a repeat it returns the answer that was kept, and replayed. input is the
 // digest of the whole request, without its proof. The caller has found that the
-// principal may do this, in the same transaction. It returns ErrMutation, and
-// decide's error, after which nothing is kept.
-func Once(tx store.Records, a Act, id zone.MutationID, input canon.Sum, decide func() (answer []byte, err error)) (answer []byte, replayed bool, err error) {
+// principal may do this, in the same transaction. It returns who.ErrEnded as [Record]
+// does, also for a repeat, ErrMutation, and decide's error, after which nothing is
+// kept.
+func Once(tx store.Tx, a Act, id zone.MutationID, input canon.Sum, decide func() (answer []byte, err error)) (answer []byte, replayed bool, err error) {
+	if err := a.By.Stands(tx); err != nil {
+		return nil, false, err
+	}
 	scope := string(a.Organization)
 	if scope == "" {
 		scope = installation
@@ -64,7 +76,7 @@ func Once(tx store.Records, a Act, id zone.MutationID, input canon.Sum, decide f
 	if err = tx.PutReceipt(store.Receipt{Scope: scope, ID: id, Input: input, Answer: answer, At: a.At}); err != nil {
 		return nil, false, err
 	}
-	return answer, false, Record(tx, a)
+	return answer, false, record(tx, a) // by who they were before it
 }
 
 // installation is the scope of changes that belong to no organization. It cannot be

@@ -80,7 +80,7 @@ func owner(p rpc.Principal) who.Principal {
 	}
 	switch p.Caller {
 	case rpc.Administrator, rpc.Operator:
-		return who.Principal{Kind: who.Operator, Operator: zone.OperatorID(p.Subject), Installation: p.Caller == rpc.Administrator}
+		return who.Principal{Kind: who.Operator, Operator: zone.OperatorID(p.Subject), Installation: p.Caller == rpc.Administrator, Generation: p.Generation}
 	case rpc.ServiceMachine:
 		return who.Principal{Kind: who.Machine, Service: zone.ServiceID(p.Subject), Organization: p.Organization}
 	}
@@ -89,5 +89,5 @@ func owner(p rpc.Principal) who.Principal {
 
 // session is the session of a principal.
 func session(p rpc.Principal) people.Session {
-	return people.Session{Principal: owner(p), Ends: p.Ends, Generation: p.Generation}
+	return people.Session{Principal: owner(p), Ends: p.Ends}
 }

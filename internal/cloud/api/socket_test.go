@@ -9,8 +9,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/allodhq/allod/internal/carrier"
-	"github.com/allodhq/allod/internal/cloud/people"
 	"github.com/allodhq/allod/internal/cloud/token"
+	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/admin"
 	"github.com/allodhq/allod/wire/zone/handshake"
@@ -151,7 +151,7 @@ func TestF36RefusedTokens(t *testing.T) {
 		t.Errorf("over HTTP: %s", text)
 	}
 	must(w, w.admin(), methods.EndSessions, admin.EndSessionsCodec, admin.EndSessionsAnswerCodec, admin.EndSessions{OperatorID: e.operator, MutationID: w.mutation()}, carrier.Proof{})
-	if _, err := w.socket(e.jwt); !errors.Is(err, people.ErrEnded) {
+	if _, err := w.socket(e.jwt); !errors.Is(err, who.ErrEnded) {
 		t.Errorf("revoked: %v", err)
 	}
 	fresh := w.login(w.link(e.operator))

@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"encoding/base32"
+	"errors"
 	"io"
 	"strings"
 
@@ -59,71 +60,114 @@ func (n *Nodes) Enroll(ctx context.Context, p enroll.Proposal, proof enroll.Proo
 		return enroll.Acknowledgement{}, err
 	}
 	now := n.now()
-	var ack enroll.Acknowledgement
+	// Whoever has no right shall not keep others from writing.
+	var right admission
+	err = n.store.Read(ctx, func(tx store.Tx) (err error) { right, err = n.admit(tx, p, proof, digest, fresh, now); return err })
+	if err != nil || right.receipt {
+		return right.ack, err
+	}
 	err = n.store.Write(ctx, func(tx store.Tx) error {
-		kept, found, err := tx.Enrollment(string(p.EnrollmentID))
-		if err != nil {
+		if right, err = n.admit(tx, p, proof, digest, fresh, now); err != nil || right.receipt {
 			return err
 		}
-		receipt := found && kept.Digest == digest
-		if err := enroll.VerifyProof(p, receipt, proof); err != nil {
+		if right.ack, err = enroll.Acknowledge(p, right.node.ID); err != nil {
 			return err
 		}
-		if receipt {
-			ack, err = enroll.AcknowledgementCodec.Read(kept.Answer)
-			return err
+		if i := right.invitation; p.Fresh() {
+			i.Enrollment = string(p.EnrollmentID)
+			if err := tx.PutInvitation(i); err != nil {
+				return err
+			}
 		}
-		if p.Origin != n.origin {
-			return enroll.ErrElsewhere
-		}
-		var node store.Node
-		var spark store.Credential
-		by := who.Principal{Kind: who.Node, Node: fresh}
-		if p.Fresh() {
-			node, err = n.invited(tx, p, proof, fresh, now)
-			spark = store.Credential{Node: node.ID, Purpose: string(enroll.Spark)}
-		} else {
-			node, spark, err = adopted(tx, p, proof, now)
-			by.Node = node.ID
-		}
-		if err != nil {
-			return err
-		}
-		if found { // after the right was shown, so that names of enrollments cannot be tried
-			return enroll.ErrConflict
-		}
-		if ack, err = enroll.Acknowledge(p, node.ID); err != nil {
-			return err
-		}
-		return n.commit(tx, commitment{p, ack, digest, node, spark, by, now})
+		return n.commit(tx, commitment{p, right.ack, digest, right.node, right.spark, who.Principal{Kind: who.Node, Node: right.node.ID}, now})
 	})
 	if err != nil {
 		return enroll.Acknowledgement{}, err
 	}
-	return ack, nil
+	return right.ack, nil
 }
 
-// invited is the new node of whoever has a join line's code, which is used up.
-func (n *Nodes) invited(tx store.Tx, p enroll.Proposal, proof enroll.Proof, id zone.NodeID, now zone.Millis) (store.Node, error) {
+// admission is what whoever asks to enroll has a right to.
+type admission struct {
+	receipt    bool // to the answer that was given before, and then there is no more
+	ack        enroll.Acknowledgement
+	node       store.Node
+	spark      store.Credential // the generation before
+	invitation store.Invitation // of a fresh node
+}
+
+// admit finds the right behind a proposal and changes nothing.
+func (n *Nodes) admit(tx store.Tx, p enroll.Proposal, proof enroll.Proof, digest store.Hash, fresh zone.NodeID, now zone.Millis) (a admission, err error) {
+	kept, found, err := tx.Enrollment(string(p.EnrollmentID))
+	if err != nil {
+		return admission{}, err
+	}
+	a.receipt = found && kept.Digest == digest
+	if err := enroll.VerifyProof(p, a.receipt, proof); err != nil {
+		return admission{}, err
+	}
+	if a.receipt {
+		a.ack, err = enroll.AcknowledgementCodec.Read(kept.Answer)
+		return a, err
+	}
+	if p.Origin != n.origin {
+		return admission{}, enroll.ErrElsewhere
+	}
+	if p.Fresh() {
+		a.node, a.invitation, err = invited(tx, p, proof, fresh, now)
+		a.spark = store.Credential{Node: a.node.ID, Purpose: string(enroll.Spark)}
+	} else {
+		a.node, a.spark, err = adopted(tx, p, proof, now)
+	}
+	if err == nil && found { // after the right was shown, so that names of enrollments cannot be tried
+		err = enroll.ErrConflict
+	}
+	if err != nil {
+		return admission{}, err
+	}
+	return a, nil
+}
+
+// invited is the new node of whoever has a join line's code, and the line.
+func invited(tx store.Tx, p enroll.Proposal, proof enroll.Proof, id zone.NodeID, now zone.Millis) (store.Node, store.Invitation, error) {
+	refuse := func(err error) (store.Node, store.Invitation, error) { return store.Node{}, store.Invitation{}, err }
 	i, found, err := tx.Invitation(sum(proof.Hash()))
 	if err != nil {
-		return store.Node{}, err
+		return refuse(err)
 	}
 	if !found || i.Enrollment != "" || now >= i.ExpiresAt {
-		return store.Node{}, enroll.ErrInvitation
+		return refuse(enroll.ErrInvitation)
 	}
 	c, found, err := tx.Cluster(i.Cluster)
 	if err != nil {
-		return store.Node{}, err
+		return refuse(err)
 	}
 	if !found {
-		return store.Node{}, enroll.ErrInvitation
+		return refuse(enroll.ErrInvitation)
 	}
-	i.Enrollment = string(p.EnrollmentID)
-	if err := tx.PutInvitation(i); err != nil {
-		return store.Node{}, err
+	if err := inviter(tx, i.CreatedBy, c.Organization); err != nil {
+		return refuse(err)
 	}
-	return store.Node{ID: id, Cluster: c.ID, Organization: c.Organization, Hostname: p.Hostname, JoinedAt: now}, nil
+	return store.Node{ID: id, Cluster: c.ID, Organization: c.Organization, Hostname: p.Hostname, JoinedAt: now}, i, nil
+}
+
+// inviter returns enroll.ErrInvitation where the operator who made a join line might
+// not make it now: who was put out must not have kept a way in.
+func inviter(tx store.Tx, actor string, o zone.OrganizationID) error {
+	if actor == (who.Principal{Kind: who.Local}).Actor() {
+		return nil
+	}
+	by := who.Principal{Kind: who.Operator, Operator: zone.OperatorID(actor)}
+	operator, _, err := tx.Operator(by.Operator)
+	if err != nil {
+		return err
+	}
+	by.Installation = operator.Installation
+	err = by.Change(tx, o)
+	if operator.Disabled || errors.Is(err, who.ErrAbsent) || errors.Is(err, who.ErrRole) {
+		return enroll.ErrInvitation
+	}
+	return err
 }
 
 // adopted is the node that Spark's bearer belongs to, with that credential.

@@ -290,11 +290,23 @@ func (c *cloud) audited(t testing.TB) (actions []string) {
 var errFault = errors.New("the disk is gone")
 
 // faults is a store whose transactions fail at one call: at the n-th that its
-// function makes, or, with one more than there are, at the commit.
+// functions make since arm, or, with one more than there are, at the commit.
 type faults struct {
 	store.Store
 	at    int // 0 for none
 	calls int
+}
+
+// arm lets the n-th call from now on fail, or, for 0, none.
+func (f *faults) arm(n int) { f.at, f.calls = n, 0 }
+
+func (f *faults) Read(ctx context.Context, fn func(store.Tx) error) error {
+	return f.Store.Read(ctx, func(tx store.Tx) error {
+		if f.at == 0 {
+			return fn(tx)
+		}
+		return fn(&faultyTx{tx, f})
+	})
 }
 
 func (f *faults) Write(ctx context.Context, fn func(store.Tx) error) error {
@@ -302,7 +314,6 @@ func (f *faults) Write(ctx context.Context, fn func(store.Tx) error) error {
 		if f.at == 0 {
 			return fn(tx)
 		}
-		f.calls = 0
 		if err := fn(&faultyTx{tx, f}); err != nil {
 			return err
 		}
@@ -337,6 +348,11 @@ func (x *faultyTx) put(do func() error) error {
 		return err
 	}
 	return do()
+}
+
+func (x *faultyTx) Operator(id zone.OperatorID) (store.Operator, bool, error) {
+	v, found, err := x.Tx.Operator(id)
+	return get(x.f, v, found, err)
 }
 
 func (x *faultyTx) Member(o zone.OrganizationID, p zone.OperatorID) (store.Member, bool, error) {

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -29,7 +30,9 @@ func judge(f facts, t Times, now zone.Millis) (nodes.Liveness, []nodes.Finding) 
 		found = append(found, nodes.Finding{Name: name, Sentence: fmt.Sprintf(sentence, args...)})
 	}
 	age := func(since zone.Millis) int64 { return max(int64(now-since), 0) }
-	words := func(d int64) string { return (time.Duration(d) * time.Millisecond).Round(time.Second).String() }
+	words := func(d int64) string { // a node says what it likes about its clock
+		return (time.Duration(min(d, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond).Round(time.Second).String()
+	}
 
 	if f.node.RemovedAt != 0 {
 		add("removed", "The node was removed %s ago, and nothing that it sends counts any more. To have the machine again, join it with a new line from allod node invite.", words(age(f.node.RemovedAt)))

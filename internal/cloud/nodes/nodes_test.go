@@ -85,10 +85,10 @@ func TestF08NothingIsCommittedByHalf(t *testing.T) {
 			before := c.held(t)
 			n := 1
 			for ; ; n++ {
-				c.faults.at = n
+				c.faults.arm(n)
 				err := do()
 				calls := c.faults.calls
-				c.faults.at = 0
+				c.faults.arm(0)
 				if err == nil {
 					if n != calls+1 {
 						t.Errorf("%s went well with a fault at call %d of %d", name, n, calls)
@@ -131,7 +131,7 @@ func TestTheFaultsReachEveryCall(t *testing.T) {
 			return err
 		},
 	} {
-		c.faults.at = 1000
+		c.faults.arm(1000)
 		cost := c.Cost(func() {
 			if err := do(); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -140,7 +140,7 @@ func TestTheFaultsReachEveryCall(t *testing.T) {
 		if n := len(cost.Reads) + len(cost.Writes) + 1; n != c.faults.calls {
 			t.Errorf("%s makes %d calls, and the faults know %d: %+v", name, n, c.faults.calls, cost)
 		}
-		c.faults.at = 0
+		c.faults.arm(0)
 	}
 }
 

@@ -22,6 +22,10 @@ func (n *Nodes) Report(ctx context.Context, b enroll.Bearer, r spark.Report) (re
 		return spark.Receipt{}, false, err
 	}
 	now := n.now()
+	// Whoever has no bearer shall not keep others from writing.
+	if err := n.store.Read(ctx, func(tx store.Tx) error { _, err := live(tx, b.Hash(), now); return err }); err != nil {
+		return spark.Receipt{}, false, err
+	}
 	err = n.store.Write(ctx, func(tx store.Tx) error {
 		c, err := live(tx, b.Hash(), now)
 		if err != nil {

@@ -10,7 +10,8 @@
 //
 // A token says who somebody was when it was made. Each request asks the store
 // whether they still are: not disabled, and of the same generation. So whatever is
-// taken away from somebody is gone with their next request.
+// taken away from somebody is gone with their next request, and with a change that
+// they asked for and that was not made by then.
 //
 // Two organizations cannot see each other. Only the installation's administrators
 // bring an operator into an organization, since whoever may add any operator by

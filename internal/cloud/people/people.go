@@ -20,9 +20,6 @@ var (
 	ErrLink = refusal.NewKind("zone-login-link", 403,
 		"The login link is none, was used, or is over.",
 		"Ask an administrator of the installation for a new one, or make one on the controller's machine.")
-	ErrEnded = refusal.NewKind("zone-session-ended", 401,
-		"The session was ended, or its owner may not come in any more.",
-		"Log in again by a new login link. If that is refused too, ask an administrator of the installation.")
 	ErrDisabled = refusal.NewKind("zone-operator-disabled", 409,
 		"The operator is disabled and cannot log in.",
 		"Enable the operator first.")
@@ -32,7 +29,7 @@ var (
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Zone: people", Kinds: []*refusal.Kind{ErrLink, ErrEnded, ErrDisabled, ErrLast}}
+var Kinds = refusal.Registry{Title: "Zone: people", Kinds: []*refusal.Kind{ErrLink, ErrDisabled, ErrLast}}
 
 // LinkLife is how long a login link works.
 const LinkLife = time.Hour
@@ -85,7 +82,7 @@ func (p *People) Bootstrap(ctx context.Context) (code zone.Secret, err error) {
 		if err := tx.PutMember(store.Member{Organization: FirstOrganization, Operator: FirstOperator, Role: who.Administrator}); err != nil {
 			return err
 		}
-		if code, _, err = p.link(tx, o, now); err != nil {
+		if code, _, err = p.link(tx, controller, o, now); err != nil {
 			return err
 		}
 		return act.Record(tx, act.Act{By: controller, Action: "bootstrap", Subject: subject(o.ID), At: now})
@@ -96,14 +93,14 @@ func (p *People) Bootstrap(ctx context.Context) (code zone.Secret, err error) {
 	return code, nil
 }
 
-// link makes a login link.
-func (p *People) link(tx store.Tx, o store.Operator, now zone.Millis) (zone.Secret, store.LoginLink, error) {
+// link makes a login link on behalf of somebody.
+func (p *People) link(tx store.Tx, by who.Principal, o store.Operator, now zone.Millis) (zone.Secret, store.LoginLink, error) {
 	code, err := admin.NewLoginCode(p.c.Rand)
 	if err != nil {
 		return zone.Secret{}, store.LoginLink{}, refusal.Internal.Because(err)
 	}
 	l := store.LoginLink{
-		Code: code.Sum(), Operator: o.ID, Generation: o.Generation,
+		Code: code.Sum(), Operator: o.ID, Generation: o.Generation, By: by.Operator, ByGeneration: by.Generation,
 		CreatedAt: now, ExpiresAt: now + zone.Millis(LinkLife.Milliseconds()),
 	}
 	return code, l, tx.PutLoginLink(l)
@@ -128,7 +125,7 @@ func (p *People) CreateLoginLink(ctx context.Context, by who.Principal, r admin.
 		if o.Disabled {
 			return ErrDisabled
 		}
-		code, l, err := p.link(tx, o, now)
+		code, l, err := p.link(tx, by, o, now)
 		if err != nil {
 			return err
 		}

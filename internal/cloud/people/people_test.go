@@ -164,7 +164,7 @@ func TestF77TheFirstStartLetsOnePersonIn(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	s, err := c.Authenticate(ctx, a.Identity)
-	if err != nil || s.Principal != (who.Principal{Kind: who.Operator, Operator: "admin", Installation: true}) || s.Ends != a.ExpiresAt {
+	if err != nil || s.Principal != (who.Principal{Kind: who.Operator, Operator: "admin", Installation: true, Generation: 1}) || s.Ends != a.ExpiresAt {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	got, err := c.GetIdentity(ctx, s, admin.GetIdentity{})
@@ -319,15 +319,15 @@ func TestF36WhatIsTakenAwayIsGoneWithTheNextRequest(t *testing.T) {
 	i, s := in()
 	_, err := c.EndSessions(ctx, s.Principal, admin.EndSessions{OperatorID: "ada", MutationID: c.id()})
 	c.must(err)
-	check("sessions ended", i, s, people.ErrEnded)
+	check("sessions ended", i, s, who.ErrEnded)
 
 	i, s = in()
 	_, err = c.DisableOperator(ctx, local, admin.DisableOperator{OperatorID: "ada", Disabled: true, MutationID: c.id()})
 	c.must(err)
-	check("disabled", i, s, people.ErrEnded)
+	check("disabled", i, s, who.ErrEnded)
 	_, err = c.DisableOperator(ctx, local, admin.DisableOperator{OperatorID: "ada", MutationID: c.id()})
 	c.must(err)
-	check("enabled again", i, s, people.ErrEnded)
+	check("enabled again", i, s, who.ErrEnded)
 
 	// Whoever is marked as disabled in any other way is out as well.
 	i, s = in()
@@ -339,7 +339,7 @@ func TestF36WhatIsTakenAwayIsGoneWithTheNextRequest(t *testing.T) {
 		})
 	}
 	mark(true)
-	check("marked", i, s, people.ErrEnded)
+	check("marked", i, s, who.ErrEnded)
 	mark(false)
 	check("not marked", i, s, nil)
 
@@ -375,9 +375,104 @@ func TestF36WhatIsTakenAwayIsGoneWithTheNextRequest(t *testing.T) {
 	if s, err = c.Again(ctx, people.LocalSession()); err != nil || s.Principal.Kind != who.Local {
 		t.Errorf("local: %+v, %v", s, err)
 	}
-	if _, err = c.Again(ctx, people.Session{}); !errors.Is(err, people.ErrEnded) {
+	if _, err = c.Again(ctx, people.Session{}); !errors.Is(err, who.ErrEnded) {
 		t.Errorf("nobody: %v", err)
 	}
+}
+
+// TestF36AChangeOnItsWayIsRefusedToo is a request that was let in, and waits for its
+// turn to write while its owner is put out.
+func TestF36AChangeOnItsWayIsRefusedToo(t *testing.T) {
+	for name, end := range map[string]func(c *controller) error{
+		"disabled": func(c *controller) error {
+			_, err := c.DisableOperator(c.t.Context(), local, admin.DisableOperator{OperatorID: "eve", Disabled: true, MutationID: c.id()})
+			return err
+		},
+		"sessions ended": func(c *controller) error {
+			_, err := c.EndSessions(c.t.Context(), local, admin.EndSessions{OperatorID: "eve", MutationID: c.id()})
+			return err
+		},
+		"no administrator any more": func(c *controller) error {
+			c.write(func(tx store.Tx) error {
+				o, _, _ := tx.Operator("eve")
+				o.Installation = false
+				return tx.PutOperator(o)
+			})
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newController(t, nil)
+			ctx := t.Context()
+			_, err := c.CreateOperator(ctx, local, admin.CreateOperator{OperatorID: "eve", Name: "Eve", Installation: true, MutationID: c.id()})
+			c.must(err)
+			_, err = c.SetMember(ctx, local, admin.SetMember{OrganizationID: "main", OperatorID: "eve", Role: admin.Administrator, MutationID: c.id()})
+			c.must(err)
+			s, err := c.Authenticate(ctx, c.login("eve"))
+			c.must(err)
+			by := s.Principal
+			first := admin.SetMember{OrganizationID: "main", OperatorID: "admin", Role: admin.Viewer, MutationID: "kept"}
+			_, err = c.SetMember(ctx, by, first)
+			c.must(err)
+
+			c.must(end(c)) // her request is past the door by now
+			_, err = c.CreateOperator(ctx, by, admin.CreateOperator{OperatorID: "mallory", Name: "M", Installation: true, MutationID: c.id()})
+			if !errors.Is(err, who.ErrEnded) {
+				t.Errorf("another administrator: %v", err)
+			}
+			if _, err = c.CreateLoginLink(ctx, by, admin.CreateLoginLink{OperatorID: "admin"}); !errors.Is(err, who.ErrEnded) {
+				t.Errorf("a link of somebody else: %v", err)
+			}
+			if _, err = c.SetMember(ctx, by, admin.SetMember{OrganizationID: "main", OperatorID: "admin", MutationID: c.id()}); !errors.Is(err, who.ErrEnded) {
+				t.Errorf("in her organization: %v", err)
+			}
+			if _, err = c.SetMember(ctx, by, first); !errors.Is(err, who.ErrEnded) {
+				t.Errorf("what she did before: %v", err)
+			}
+			c.must(c.store.Read(ctx, func(tx store.Tx) error {
+				if _, found, _ := tx.Operator("mallory"); found {
+					t.Error("she left somebody behind")
+				}
+				return nil
+			}))
+		})
+	}
+}
+
+// TestF36ALinkEndsWithItsMaker is an administrator who makes links for others while
+// they still can.
+func TestF36ALinkEndsWithItsMaker(t *testing.T) {
+	c := newController(t, nil)
+	ctx := t.Context()
+	_, err := c.CreateOperator(ctx, local, admin.CreateOperator{OperatorID: "eve", Name: "Eve", Installation: true, MutationID: c.id()})
+	c.must(err)
+	link := func() zone.Secret {
+		s, err := c.Authenticate(ctx, c.login("eve"))
+		c.must(err)
+		l, err := c.CreateLoginLink(ctx, s.Principal, admin.CreateLoginLink{OperatorID: "admin"})
+		c.must(err)
+		return l.Code
+	}
+	exchange := func(code zone.Secret, want error) {
+		t.Helper()
+		if _, err := c.ExchangeLoginLink(ctx, admin.ExchangeLoginLink{Code: code}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	exchange(link(), nil)
+
+	code := link()
+	_, err = c.EndSessions(ctx, local, admin.EndSessions{OperatorID: "eve", MutationID: c.id()})
+	c.must(err)
+	exchange(code, people.ErrLink)
+
+	code = link()
+	_, err = c.DisableOperator(ctx, local, admin.DisableOperator{OperatorID: "eve", Disabled: true, MutationID: c.id()})
+	c.must(err)
+	exchange(code, people.ErrLink)
+	_, err = c.DisableOperator(ctx, local, admin.DisableOperator{OperatorID: "eve", MutationID: c.id()})
+	c.must(err)
+	exchange(code, people.ErrLink)
 }
 
 func TestF36ForeignTokensAreRefusedWithoutTheStore(t *testing.T) {
@@ -404,7 +499,7 @@ func TestF36ForeignTokensAreRefusedWithoutTheStore(t *testing.T) {
 	// A token of an operator who is not there any more.
 	gone, _, err := c.keys.Operator("gone", 1, start)
 	c.must(err)
-	if _, err := c.Authenticate(t.Context(), zone.Identity{JWT: gone}); !errors.Is(err, people.ErrEnded) {
+	if _, err := c.Authenticate(t.Context(), zone.Identity{JWT: gone}); !errors.Is(err, who.ErrEnded) {
 		t.Errorf("of nobody: %v", err)
 	}
 }
@@ -443,7 +538,7 @@ func TestF14MachinesAreHeldToTheirCredential(t *testing.T) {
 	} {
 		set(v.m, v.s)
 		got := c.store.Cost(func() {
-			if _, err := c.Authenticate(ctx, i); !errors.Is(err, people.ErrEnded) {
+			if _, err := c.Authenticate(ctx, i); !errors.Is(err, who.ErrEnded) {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
@@ -459,7 +554,7 @@ func TestF14MachinesAreHeldToTheirCredential(t *testing.T) {
 	unknown, _, err := c.keys.Machine("none", "main", 3, start)
 	c.must(err)
 	if got := c.store.Cost(func() {
-		if _, err := c.Authenticate(ctx, zone.Identity{JWT: unknown}); !errors.Is(err, people.ErrEnded) {
+		if _, err := c.Authenticate(ctx, zone.Identity{JWT: unknown}); !errors.Is(err, who.ErrEnded) {
 			t.Errorf("no service: %v", err)
 		}
 	}); !got.Equal(cost) {
@@ -1032,7 +1127,7 @@ func TestFailuresOfTheStore(t *testing.T) {
 			return err
 		}(),
 	} {
-		if err == nil || errors.Is(err, people.ErrEnded) || errors.Is(err, people.ErrLink) {
+		if err == nil || errors.Is(err, who.ErrEnded) || errors.Is(err, people.ErrLink) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -1098,7 +1193,7 @@ func TestF77ARestartChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	restart()
-	if _, err := p.Authenticate(ctx, in.Identity); !errors.Is(err, people.ErrEnded) {
+	if _, err := p.Authenticate(ctx, in.Identity); !errors.Is(err, who.ErrEnded) {
 		t.Errorf("a session that was ended: %v", err)
 	}
 	if _, err := p.ExchangeLoginLink(ctx, admin.ExchangeLoginLink{Code: second.Code}); !errors.Is(err, people.ErrLink) {

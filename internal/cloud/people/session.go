@@ -3,6 +3,7 @@ package people
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 
 	"github.com/allodhq/allod/internal/cloud/act"
 	"github.com/allodhq/allod/internal/cloud/store"
@@ -29,7 +30,7 @@ type Session struct {
 func LocalSession() Session { return Session{Principal: who.Principal{Kind: who.Local}} }
 
 // Authenticate finds out who sends an identity. It returns token's refusals for
-// what is no token of this controller or is over, and ErrEnded where its owner was
+// what is no token of this controller or is over, and who.ErrEnded where its owner was
 // disabled or removed, or their sessions were ended, and where a machine's
 // credential or its service's organization has changed. It reads the store only for
 // a token that was made here.
@@ -50,7 +51,7 @@ func (p *People) Authenticate(ctx context.Context, i zone.Identity) (Session, er
 
 // Again says whether a session still is what it was, for sockets that were opened
 // by it, and returns it with what its owner may do now. It returns
-// token.ErrExpired and ErrEnded.
+// token.ErrExpired and who.ErrEnded.
 func (p *People) Again(ctx context.Context, s Session) (Session, error) {
 	if s.Ends != 0 && !p.c.Clock().Before(s.Ends.Time()) {
 		return Session{}, token.ErrExpired
@@ -69,9 +70,9 @@ func (p *People) welcome(ctx context.Context, s Session) (Session, error) {
 		}
 		o, found, err := tx.Operator(s.Principal.Operator)
 		if err == nil && (!found || o.Disabled || o.Generation != s.Generation) {
-			err = ErrEnded
+			err = who.ErrEnded
 		}
-		s.Principal.Installation = o.Installation
+		s.Principal.Installation, s.Principal.Generation = o.Installation, o.Generation
 		return err
 	})
 	if err != nil {
@@ -92,7 +93,7 @@ func welcomeMachine(tx store.Tx, s Session) error {
 	}
 	if !found || !exists || m.State != string(machine.Active) || m.Generation != s.Generation ||
 		m.Organization != s.Principal.Organization || service.Organization != s.Principal.Organization {
-		return ErrEnded
+		return who.ErrEnded
 	}
 	return nil
 }
@@ -109,7 +110,8 @@ func (p *People) RegisterSession(ctx context.Context, r admin.RegisterCloudlyCli
 
 // ExchangeLoginLink uses a login link up, in the transaction that makes its answer.
 // It returns ErrLink for a link that is none, was used, is over, or was made before
-// its operator was disabled or their sessions were ended.
+// its operator was disabled or their sessions were ended, or those of whoever made it:
+// who was put out shall not come back as somebody else.
 func (p *People) ExchangeLoginLink(ctx context.Context, r admin.ExchangeLoginLink) (admin.ExchangeLoginLinkAnswer, error) {
 	clock := p.c.Clock()
 	now := zone.At(clock)
@@ -123,6 +125,12 @@ func (p *People) ExchangeLoginLink(ctx context.Context, r admin.ExchangeLoginLin
 		if err == nil && (!found || subtle.ConstantTimeCompare(l.Code[:], hash[:]) != 1 || l.UsedAt != 0 || now >= l.ExpiresAt ||
 			!exists || o.Disabled || o.Generation != l.Generation) {
 			err = ErrLink
+		}
+		maker := who.Principal{Kind: who.Operator, Operator: l.By, Installation: true, Generation: l.ByGeneration}
+		if ended := maker.Stands(tx); err == nil && ended != nil {
+			if err = ended; errors.Is(err, who.ErrEnded) {
+				err = ErrLink
+			}
 		}
 		return l, o, err
 	}

@@ -33,7 +33,7 @@ func (m Member) Check() error {
 }
 
 // Check returns [ErrBounds] where the record cannot be kept.
-func (l LoginLink) Check() error { return within(key(l.Operator)) }
+func (l LoginLink) Check() error { return within(key(l.Operator) && text(l.By)) }
 
 // Check returns [ErrBounds] where the record cannot be kept.
 func (c Cluster) Check() error { return within(key(c.ID) && key(c.Organization) && text(c.Name)) }

@@ -42,9 +42,13 @@ type LoginLink struct {
 	// Generation is the operator's when the link was made; a link of an earlier one
 	// is over, as its tokens are.
 	Generation int64
-	CreatedAt  zone.Millis
-	ExpiresAt  zone.Millis
-	UsedAt     zone.Millis // 0 until then
+	// By is the operator who made the link, and ByGeneration theirs at that time; ""
+	// and 0 where nobody with a token did.
+	By           zone.OperatorID
+	ByGeneration int64
+	CreatedAt    zone.Millis
+	ExpiresAt    zone.Millis
+	UsedAt       zone.Millis // 0 until then
 }
 
 // Cluster is nodes that work together.

@@ -17,10 +17,13 @@ var (
 	ErrInstallation = refusal.NewKind("zone-installation", 403,
 		"Only an administrator of the whole installation may do this.",
 		"Do it by the command on the controller's machine, with --data and its data folder.")
+	ErrEnded = refusal.NewKind("zone-session-ended", 401,
+		"The session was ended, or its owner may not come in any more.",
+		"Log in again by a new login link. If that is refused too, ask an administrator of the installation.")
 )
 
 // Kinds are this package's refusals.
-var Kinds = refusal.Registry{Title: "Zone: who may do what", Kinds: []*refusal.Kind{ErrAbsent, ErrRole, ErrInstallation}}
+var Kinds = refusal.Registry{Title: "Zone: who may do what", Kinds: []*refusal.Kind{ErrAbsent, ErrRole, ErrInstallation, ErrEnded}}
 
 // Kind is a kind of principal.
 type Kind string
@@ -52,6 +55,9 @@ type Principal struct {
 	Operator zone.OperatorID
 	// Installation is whether an operator administers the whole installation.
 	Installation bool
+	// Generation is an operator's when they were let in, for [Principal.Stands]; 0 where
+	// nobody asked.
+	Generation int64
 	// Service and Organization are what a machine acts for.
 	Service      zone.ServiceID
 	Organization zone.OrganizationID
@@ -120,4 +126,19 @@ func (p Principal) Install() error {
 		return ErrInstallation
 	}
 	return nil
+}
+
+// Stands returns nil where an operator still is who they were when they were let in,
+// and ErrEnded where they were disabled, their sessions ended, or they administer the
+// installation no more. A change that waits for its turn asks once more, in the
+// transaction that makes it, since others may have been made meanwhile.
+func (p Principal) Stands(tx store.People) error {
+	if p.Kind != Operator || p.Generation == 0 {
+		return nil
+	}
+	o, found, err := tx.Operator(p.Operator)
+	if err == nil && (!found || o.Disabled || o.Generation != p.Generation || p.Installation && !o.Installation) {
+		err = ErrEnded
+	}
+	return err
 }

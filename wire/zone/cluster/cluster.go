@@ -126,12 +126,13 @@ func (c Create) Input() (canon.Sum, error) { return member.Input(MethodCreate, C
 // Input is the digest of the method and the whole request, for its mutation id.
 func (u Update) Input() (canon.Sum, error) { return member.Input(MethodUpdate, UpdateCodec, u) }
 
-// name is a name for people. Control characters would act on the terminal of
-// whoever lists it.
+// name is a name for people. Control characters would act on the terminal of whoever
+// lists it, and others reorder or hide what stands around them. The two joiners do
+// not, and some scripts and pictures are written with them.
 func name(o *exact.Object, p *string) {
 	exact.Spelled(o, "name", p, MaxName, "a name of 1 to 200 bytes without control characters", func(s string) bool {
 		for _, r := range s {
-			if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
+			if r != '\u200c' && r != '\u200d' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) {
 				return false
 			}
 		}

@@ -266,3 +266,21 @@ func stable[T any](t *testing.T, c zone.Codec[T], src []byte) {
 		t.Fatalf("%s and %s", once, twice)
 	}
 }
+
+// TestF06NamesDoNotReorderALine is a name of one organization that an administrator of
+// the installation lists beside all others.
+func TestF06NamesDoNotReorderALine(t *testing.T) {
+	for _, bad := range []string{"a\u202eb", "a\u2066b", "a\u200bb", "a\u061cb", "a\ufeffb", "a\u00adb", "a\ue000b", "a\u2028b", "a\x1bb", "a\u0085b"} {
+		if _, err := cluster.WritableCodec.Append(nil, cluster.Writable{Name: bad}); err == nil {
+			t.Errorf("a cluster may be called %+q", bad)
+		}
+		if _, err := cluster.WritableServiceCodec.Append(nil, cluster.WritableService{Name: bad}); err == nil {
+			t.Errorf("a service may be called %+q", bad)
+		}
+	}
+	for _, good := range []string{"Bücherei №2", "東京", "مكتب", "a b"} {
+		if _, err := cluster.WritableCodec.Append(nil, cluster.Writable{Name: good}); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+}

@@ -23,4 +23,7 @@ var (
 	ErrRotationConflict = refusal.NewKind("rotation-conflict", 409,
 		"The rotation does not name the generation that counts now, or its next credential is taken.",
 		"Make a new rotation of the credential that counts.")
+	ErrRotationPace = refusal.NewKind("rotation-too-often", 429,
+		"The node rotates its credential far more often than anybody asks it to, so only rotations that are due or asked for are taken for a while.",
+		"Nothing is lost, since the credential still counts. If nobody rotates it by hand, somebody may have a copy of it: remove the node and join it again.")
 )

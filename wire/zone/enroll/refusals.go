@@ -43,5 +43,5 @@ var (
 var Kinds = refusal.Registry{Title: "Zone: enrollment", Kinds: []*refusal.Kind{
 	ErrBearer, ErrJumpCode, ErrOrigin, ErrPin, ErrJoinLine, ErrProof, ErrProofMode, ErrReceipt,
 	ErrRotationProof, ErrRotation, ErrConfirmation,
-	ErrCredential, ErrExpired, ErrInvitation, ErrElsewhere, ErrConflict, ErrRotationConflict,
+	ErrCredential, ErrExpired, ErrInvitation, ErrElsewhere, ErrConflict, ErrRotationConflict, ErrRotationPace,
 }}

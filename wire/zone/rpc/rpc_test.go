@@ -255,6 +255,23 @@ func TestPanicIsToldWithoutItsValue(t *testing.T) {
 	}
 }
 
+// Over a socket nobody else would catch it: the whole process would end.
+func TestAPanicBesideTheHandlerIsToldToo(t *testing.T) {
+	var told []string
+	s := rpc.NewServer(rpc.Config{Registry: table,
+		Authenticator: says(func(rpc.Credential) (rpc.Principal, error) { panic("canary-78") }),
+		Panicked:      func(m *rpc.Method) { told = append(told, m.Name) },
+		Bindings:      []rpc.Binding{rpc.Bind(sayNote, rpctest.Notes, rpctest.Notes, func(_ context.Context, _ *rpc.Call, n rpctest.Note) (rpctest.Note, error) { return n, nil })},
+	})
+	a := s.Serve(t.Context(), ask("sayNote", `"text":"",`+identity+`,`+goodOffer), rpc.Incoming{Carrier: rpc.HTTP, Now: now})
+	if !errors.Is(a.Err, refusal.Internal) || !slices.Equal(told, []string{"sayNote"}) || !strings.Contains(string(a.Body), `"internal"`) {
+		t.Errorf("%v, told %q: %s", a.Err, told, a.Body)
+	}
+	if strings.Contains(string(a.Body)+fmt.Sprint(refusal.From(a.Err).LogValue()), "canary") {
+		t.Error("its value is told")
+	}
+}
+
 func TestF03ClientAlsoJudgesTheAnswersOffer(t *testing.T) {
 	newer, err := handshake.Make("32.5.0", "32.5.0")
 	if err != nil {

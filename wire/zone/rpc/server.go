@@ -24,7 +24,7 @@ type Config struct {
 	Authenticator Authenticator
 	// Offer is this side's offer for a kind of session; nil means [handshake.Ours].
 	Offer func(handshake.Session) handshake.Offer
-	// Panicked, if set, is told of a handler that panicked while it still does, so
+	// Panicked, if set, is told of a request that panicked while it still does, so
 	// that a stack can be kept. The panic's value may hold anything and is not told.
 	Panicked func(m *Method)
 }
@@ -138,8 +138,17 @@ func (s *Server) ServeFrame(ctx context.Context, f Frame, in Incoming) Answer {
 }
 
 // judge is the order of every server, on every carrier, for every method. What it
-// refuses has not reached the lines below.
-func (s *Server) judge(ctx context.Context, f Frame, in Incoming, a *Answer) ([]byte, error) {
+// refuses has not reached the lines below. A panic, of the handler or of who says who
+// calls, becomes internal: its value may hold anything, so only its type is kept.
+func (s *Server) judge(ctx context.Context, f Frame, in Incoming, a *Answer) (content []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if s.panicked != nil && a.Method != nil {
+				s.panicked(a.Method)
+			}
+			content, err = nil, refusal.Internal.Because(fmt.Errorf("rpc: a request panicked with a %T", v))
+		}
+	}()
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -183,7 +192,6 @@ func (s *Server) judge(ctx context.Context, f Frame, in Incoming, a *Answer) ([]
 		return nil, Invalid(codec.Reasons(problems, "request")...)
 	}
 
-	var err error
 	if call.Principal, err = s.authenticate(ctx, f.e.request, takes, call, in.Session); err != nil {
 		return nil, err
 	}
@@ -197,8 +205,7 @@ func (s *Server) judge(ctx context.Context, f Frame, in Incoming, a *Answer) ([]
 		return nil, ErrSessionOther
 	}
 
-	content, err := s.handle(ctx, b, call, f.e.request, takes, ours)
-	if err != nil {
+	if content, err = b.serve(ctx, call, f.e.request, takes, ours); err != nil {
 		return nil, err
 	}
 	if m.Opens != (call.opened != nil) {
@@ -290,18 +297,4 @@ func allows(m *Method, c Caller) bool {
 		}
 	}
 	return false
-}
-
-// handle runs the handler. A panic becomes internal: the value may hold anything,
-// so only its type is kept.
-func (s *Server) handle(ctx context.Context, b Binding, call *Call, request exact.Value, t Takes, ours handshake.Offer) (content []byte, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			if s.panicked != nil {
-				s.panicked(call.Method)
-			}
-			content, err = nil, refusal.Internal.Because(fmt.Errorf("rpc: a handler panicked with a %T", v))
-		}
-	}()
-	return b.serve(ctx, call, request, t, ours)
 }

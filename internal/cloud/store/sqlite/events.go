@@ -11,16 +11,16 @@ import (
 var links = &table[store.LoginLink]{
 	what: "login link",
 	into: func(v *store.LoginLink) []any {
-		return []any{(*digest)(&v.Code), &v.Operator, &v.Generation, &v.CreatedAt, &v.ExpiresAt, &v.UsedAt}
+		return []any{(*digest)(&v.Code), &v.Operator, &v.Generation, &v.By, &v.ByGeneration, &v.CreatedAt, &v.ExpiresAt, &v.UsedAt}
 	},
 	name: func(v *store.LoginLink) string { return brief(v.Code) },
 }
 
 const (
-	linkGet = `SELECT code, operator, generation, created_at, expires_at, used_at FROM login_links WHERE code = ?`
-	linkPut = `INSERT INTO login_links (code, operator, generation, created_at, expires_at, used_at) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (code) DO UPDATE SET operator = excluded.operator, generation = excluded.generation, created_at = excluded.created_at,
-		expires_at = excluded.expires_at, used_at = excluded.used_at`
+	linkGet = `SELECT code, operator, generation, made_by, made_by_generation, created_at, expires_at, used_at FROM login_links WHERE code = ?`
+	linkPut = `INSERT INTO login_links (code, operator, generation, made_by, made_by_generation, created_at, expires_at, used_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (code) DO UPDATE SET operator = excluded.operator, generation = excluded.generation, made_by = excluded.made_by,
+		made_by_generation = excluded.made_by_generation, created_at = excluded.created_at, expires_at = excluded.expires_at, used_at = excluded.used_at`
 	linkPrune = `DELETE FROM login_links WHERE code IN
 		(SELECT code FROM login_links WHERE expires_at < ? ORDER BY expires_at, code LIMIT ?)`
 )
@@ -30,7 +30,7 @@ func (t *tx) LoginLink(code store.Hash) (store.LoginLink, bool, error) {
 }
 
 func (t *tx) PutLoginLink(l store.LoginLink) error {
-	return t.put(l.Check(), linkPut, l.Code[:], l.Operator, l.Generation, l.CreatedAt, l.ExpiresAt, l.UsedAt)
+	return t.put(l.Check(), linkPut, l.Code[:], l.Operator, l.Generation, l.By, l.ByGeneration, l.CreatedAt, l.ExpiresAt, l.UsedAt)
 }
 
 var receipts = &table[store.Receipt]{

@@ -31,6 +31,8 @@ CREATE TABLE login_links (
     code       BLOB    NOT NULL PRIMARY KEY, -- SHA-256 of the code; the code itself is not kept
     operator   TEXT    NOT NULL,
     generation INTEGER NOT NULL, -- the operator's when it was made
+    made_by    TEXT    NOT NULL, -- an operator, '' for nobody with a token
+    made_by_generation INTEGER NOT NULL, -- theirs when it was made
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     used_at    INTEGER NOT NULL -- 0 until then
