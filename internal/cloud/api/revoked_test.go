@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/allodhq/allod/internal/carrier"
-	"github.com/allodhq/allod/internal/cloud/people"
 	"github.com/allodhq/allod/internal/cloud/store"
+	"github.com/allodhq/allod/internal/cloud/who"
 )
 
 // TestF36RevocationCountsAtTheNextRequest: a session whose owner was revoked by
@@ -38,7 +38,7 @@ func TestF36RevocationCountsAtTheNextRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]*carrier.Socket{"a person": persons, "a machine": machines} {
-		if _, err := w.identity(s, carrier.Proof{}); !errors.Is(err, people.ErrEnded) {
+		if _, err := w.identity(s, carrier.Proof{}); !errors.Is(err, who.ErrEnded) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
