@@ -44,7 +44,7 @@ test: check ## run the checks, then every test with the race detector, and list 
 		race=; echo "test: there is no C compiler, so the tests run without the race detector"; \
 	fi; \
 	set -x; go test $$race ./...; \
-	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/runner/ledger; fi; \
+	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/compose/zonesim ./internal/runner/ledger; fi; \
 	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod; \
 	go test -tags killpoints -run '^TestF08KillPoints$$' -parallel 16 ./cmd/allod-node
 	@go run ./internal/tools/mutate -list

@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main
 
 import (
@@ -22,6 +24,7 @@ import (
 
 	"github.com/allodhq/allod/internal/ca"
 	"github.com/allodhq/allod/internal/carrier"
+	"github.com/allodhq/allod/internal/httpd"
 	"github.com/allodhq/allod/internal/keyfile"
 	"github.com/allodhq/allod/test/programs"
 	"github.com/allodhq/allod/wire/zone"
@@ -421,10 +424,7 @@ func TestController(t *testing.T) {
 // adminText asks the admin socket of a folder.
 func adminText(t *testing.T, data, path string) string {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) {
-		return net.Dial("unix", filepath.Join(data, "admin.sock"))
-	}}}
-	a, err := client.Get("http://controller" + path)
+	a, err := httpd.AdminClient(data).Get("http://controller" + path)
 	if err != nil {
 		t.Fatal(err)
 	}

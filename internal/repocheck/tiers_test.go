@@ -260,10 +260,10 @@ func checkPure(pkgs []listed) (problems []string) {
 }
 
 // checkAllod finds what cmd/allod links and must not, and checkNode what cmd/allod-node does.
-func checkAllod(pkgs []listed) []string { return checkLinks(pkgs, "cmd/allod", allodLinks) }
-func checkNode(pkgs []listed) []string  { return checkLinks(pkgs, "cmd/allod-node", nodeLinks) }
+func checkAllod(pkgs []listed) []string { return checkBinary(pkgs, "cmd/allod", allodLinks) }
+func checkNode(pkgs []listed) []string  { return checkBinary(pkgs, "cmd/allod-node", nodeLinks) }
 
-func checkLinks(pkgs []listed, name string, list map[string]string) (problems []string) {
+func checkBinary(pkgs []listed, name string, list map[string]string) (problems []string) {
 	byPath := index(pkgs)
 	for _, dep := range byPath[module+"/"+name].Deps {
 		if why, found := forbidden(list, dep); found {

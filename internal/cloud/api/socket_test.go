@@ -168,7 +168,7 @@ func TestF36SocketsAreDropped(t *testing.T) {
 		select {
 		case <-s.Done():
 			return true
-		case <-time.After(20 * time.Second):
+		case <-time.After(5 * time.Second):
 			return false
 		}
 	}

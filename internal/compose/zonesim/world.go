@@ -22,7 +22,7 @@ type Options struct {
 	// Nodes is how many machines there are: 20.
 	Nodes int
 	// Storm and Calm are how long there is trouble, and how long there is none after
-	// that: 100 seconds and 150 seconds.
+	// that: 70 seconds and 150 seconds.
 	Storm, Calm time.Duration
 	// Log, if set, gets every event.
 	Log io.Writer
@@ -42,7 +42,7 @@ func Run(seed uint64, o Options) (trace string, seen Seen, err error) {
 		o.Nodes = 20
 	}
 	if o.Storm == 0 {
-		o.Storm = 100 * time.Second
+		o.Storm = 70 * time.Second
 	}
 	if o.Calm == 0 {
 		o.Calm = 150 * time.Second
@@ -247,6 +247,8 @@ func (w *world) tend() {
 		case id != "" && s.Pending == nil && w.controller.model.nodes[id].pallet == nil:
 			m.pallet.wipe()
 			m.adopt()
+		case id != "" && s.Pending == nil && m.pallet.core.State().Active == nil:
+			w.part(m) // its Pallet was wiped after it had been admitted
 		case s.Pending != nil && s.Pending.Acknowledged != nil && m.pallet.alive() && m.pallet.core.State().Bound == nil && m.pallet.core.State().Active == nil:
 			w.part(m)
 		}

@@ -87,9 +87,10 @@ func (c *Core) Prepare() (enroll.PrepareResponse, error) {
 	return enroll.PrepareResponse{CredentialHash: c.state.Prepared.Hash()}, nil
 }
 
-// Bind ties the prepared credential to an enrollment. Another enrollment takes the
-// place of one that was bound and not activated: the installer gave that one up. It
-// returns ErrActive, ErrNotPrepared and save's error.
+// Bind ties the prepared credential to an enrollment, and to no other ever after:
+// the controller may have recorded that one, whoever gave it up. So another
+// enrollment is refused, and Pallet has a new credential for it from then on. It
+// returns ErrActive, ErrNotPrepared, save's and rand's errors.
 func (c *Core) Bind(r enroll.BindRequest) (enroll.BindResponse, error) {
 	answer, err := enroll.Bound(r)
 	if err != nil {
@@ -104,7 +105,17 @@ func (c *Core) Bind(r enroll.BindRequest) (enroll.BindResponse, error) {
 	case c.state.Prepared.IsZero() || !r.Enrollment.Pallet.CredentialHash.Equal(c.state.Prepared.Hash()):
 		return enroll.BindResponse{}, ErrNotPrepared
 	}
-	if c.state.Bound == nil || *c.state.Bound != r.Enrollment {
+	if c.state.Bound != nil && *c.state.Bound != r.Enrollment {
+		b, err := enroll.NewBearer(c.rand)
+		if err != nil {
+			return enroll.BindResponse{}, err
+		}
+		if err := c.must(State{Prepared: b}); err != nil {
+			return enroll.BindResponse{}, err
+		}
+		return enroll.BindResponse{}, ErrNotPrepared
+	}
+	if c.state.Bound == nil {
 		s := c.state
 		s.Bound = &r.Enrollment
 		if err := c.must(s); err != nil {

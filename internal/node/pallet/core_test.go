@@ -217,6 +217,15 @@ func TestF08AnotherEnrollmentTakesThePlaceOfOneThatWasGivenUp(t *testing.T) {
 	h.ok(err)
 	two := h.proposal(2)
 	two.EnrollmentID = "e2"
+	if _, err = h.core.Bind(enroll.BindRequest{Enrollment: two}); !errors.Is(err, pallet.ErrNotPrepared) {
+		t.Errorf("one credential in two enrollments: %v", err)
+	}
+	h.restart()
+	two = h.proposal(2)
+	two.EnrollmentID = "e2"
+	if two.Pallet.CredentialHash == one.Pallet.CredentialHash {
+		t.Error("there is no other credential")
+	}
 	_, err = h.core.Bind(enroll.BindRequest{Enrollment: two})
 	h.ok(err)
 	h.restart()

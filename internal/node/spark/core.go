@@ -127,6 +127,18 @@ func (c *Core) newPending(hostname string) (*Pending, error) {
 	return &Pending{ID: enroll.EnrollmentID(id), Hostname: hostname, Bearer: b}, nil
 }
 
+// again begins the pending enrollment anew, where it can be kept.
+func (c *Core) again() {
+	p, err := c.newPending(c.state.Pending.Hostname)
+	if err != nil {
+		return
+	}
+	p.Code = c.state.Pending.Code
+	s := c.state
+	s.Pending = p
+	_ = c.begin(s)
+}
+
 func (c *Core) begin(s State) error {
 	if err := c.must(s); err != nil {
 		return err
@@ -443,9 +455,10 @@ func (c *Core) Failed(now time.Time, step Step, err error) (gaveUp bool) {
 			return false // it is another enrollment's, or over
 		}
 		if errors.Is(err, enroll.ErrProofMode) {
-			if c.orphan { // there is no receipt, and without Pallet's credential there must be none
-				c.drop()
-				return true
+			if c.orphan { // nothing was recorded, so it begins again with what Pallet has now
+				c.again()
+				c.retry.failed(now, err)
+				return false
 			}
 			if c.recover = !c.recover; c.recover {
 				return false // at once: somebody waits
@@ -467,8 +480,8 @@ func (c *Core) Failed(now time.Time, step Step, err error) (gaveUp bool) {
 	case Bind:
 		c.retry.failed(now, err)
 		if p := c.proposal(); p != nil && *p == step.Request.Enrollment && errors.Is(err, pallet.ErrNotPrepared) {
-			// Pallet has lost its credential. Whether the proposal was recorded before that
-			// only the controller knows, and this kind of proof makes it record nothing.
+			// Pallet has another credential now. Whether the proposal was recorded before
+			// that only the controller knows, and this proof makes it record nothing.
 			c.orphan, c.recover = true, true
 		}
 	case Activate:

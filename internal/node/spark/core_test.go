@@ -573,11 +573,23 @@ func TestF08APalletThatLostItsCredential(t *testing.T) {
 			take[spark.Look](h)
 			continue
 		}
-		if !h.fail(e, enroll.ErrProofMode) || h.core.State().Pending != nil {
-			t.Error("it does not give up")
+		h.full = true
+		h.fail(e, enroll.ErrProofMode)
+		if e := take[spark.Enroll](h); e.Proof.Kind() != enroll.PendingSpark {
+			t.Error("it begins again with what is not on the disk")
 		}
-		h.ok(h.core.Join(line(t, 1), "host")) // the line was not used
+		h.full = false
+		before := *h.core.State().Pending
+		if h.fail(e, enroll.ErrProofMode) {
+			t.Error("it gives up")
+		}
+		// The line was not used, and nothing of what was sent is sent again.
 		take[spark.Prepare](h)
+		if p := h.core.State().Pending; p.ID == before.ID || p.Bearer.Equal(before.Bearer) || !p.Code.Hash().Equal(before.Code.Hash()) {
+			t.Error("it begins with the same enrollment")
+		}
+		h.restart()
+		h.acknowledge(h.proposes())
 	}
 }
 
