@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -102,8 +103,11 @@ func TestEndIsPrompt(t *testing.T) {
 func TestMain(m *testing.M) {
 	switch os.Getenv("SUPERVISOR_TEST") {
 	case "waits":
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
 		_, _ = os.Stdout.WriteString("ready\n")
-		time.Sleep(time.Hour)
+		<-asked
+		_, _ = os.Stdout.WriteString("asked to end\n")
 	case "fails":
 		_, _ = os.Stdout.WriteString("last words\n")
 		os.Exit(3)
@@ -147,6 +151,9 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if runtime.GOOS != "windows" {
+			if said := out.text.String(); said != "ready\nasked to end\n" {
+				t.Errorf("it said %q", said)
+			}
 			if p, err := os.FindProcess(pid); err != nil || p.Signal(syscall.Signal(0)) == nil {
 				t.Error("the process is still there")
 			}
