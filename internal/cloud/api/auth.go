@@ -89,5 +89,5 @@ func owner(p rpc.Principal) who.Principal {
 
 // session is the session of a principal.
 func session(p rpc.Principal) people.Session {
-	return people.Session{Principal: owner(p), Ends: p.Ends}
+	return people.Session{Principal: owner(p), Generation: p.Generation, Ends: p.Ends}
 }
