@@ -24,8 +24,7 @@ func enrollment(t *testing.T, p enroll.Proposal, proof enroll.Proof) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.TrimSuffix(strings.TrimPrefix(string(body), "{"), "}")
-	return strings.Replace(strings.Replace(text, `"protocol":`+goodOffer+`,`, "", 1), `,"protocol":`+goodOffer, "", 1)
+	return strings.Replace(strings.Replace(inner(string(body)), `"protocol":`+goodOffer+`,`, "", 1), `,"protocol":`+goodOffer, "", 1)
 }
 
 // TestF08ProofsOverTheCarrier goes through the modes of proof in the contract's

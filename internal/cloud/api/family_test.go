@@ -20,6 +20,11 @@ func identified(members string, jwt zone.Secret) string {
 	return members
 }
 
+// inner are the members of an object.
+func inner(object string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(object, "{"), "}")
+}
+
 // say asks over HTTP, in the bytes of the contract.
 func (w *world) say(method, members string, jwt zone.Secret) string {
 	w.t.Helper()
