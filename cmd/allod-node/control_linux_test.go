@@ -120,7 +120,8 @@ func TestF10StepsOverTheSocket(t *testing.T) {
 	}
 	p := proposal(response.CredentialHash)
 	refused("activate before bind", enroll.MethodPalletActivate, activate(p), "pallet-not-bound")
-	if bound := twice(enroll.MethodPalletBind, bind(p)); !strings.Contains(bound, `"nodeId":null`) {
+	bound := twice(enroll.MethodPalletBind, bind(p))
+	if !strings.Contains(bound, `"nodeId":null`) {
 		t.Errorf("bound before there is a node: %s", bound)
 	}
 	other := p
@@ -129,6 +130,9 @@ func TestF10StepsOverTheSocket(t *testing.T) {
 	active := twice(enroll.MethodPalletActivate, activate(p))
 	if want := `"nodeId":"node-1","credentialHash":"` + response.CredentialHash.Text() + `","generation":1,"sessionEpoch":1`; !strings.Contains(active, want) {
 		t.Errorf("%s, want %s", active, want)
+	}
+	if late := twice(enroll.MethodPalletBind, bind(p)); late != bound {
+		t.Errorf("bind, repeated late: %s, first %s", late, bound)
 	}
 	refused("prepare once more", enroll.MethodPalletPrepare, prepare, "pallet-active")
 	refused("bind to another", enroll.MethodPalletBind, bind(other), "pallet-active")
