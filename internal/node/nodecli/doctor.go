@@ -112,7 +112,7 @@ func (n *node) examine(ctx context.Context) (list []finding) {
 		socket string
 	}{{"spark", sparkRuns, s, client.CheckSpark, daemon.SparkSocket(n.socket)}, {"pallet", palletRuns, p, client.CheckPallet, n.socket}} {
 		if !program.runs {
-			list = append(list, finding{Name: program.name, Came: "It does not run.", Do: "Start allod-node run, as a service."})
+			list = append(list, finding{Name: program.name, Came: "It does not run, or does not answer on its control socket.", Do: "Start allod-node run, as a service. If it runs, start it again, and look in its log."})
 			continue
 		}
 		list = append(list, well(program.name, "It runs."), socketOf(program.name, program.socket))
