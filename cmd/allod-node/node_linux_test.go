@@ -514,3 +514,20 @@ func TestF10TwoStores(t *testing.T) {
 		t.Error("both have one credential")
 	}
 }
+
+// TestF09Moved: a node follows its controller to another address while it runs, and
+// reports there.
+func TestF09Moved(t *testing.T) {
+	t.Parallel()
+	c, m := newController(t), newMachine(t)
+	m.begin("run")
+	id := m.must("join", invite(t, c), "--hostname", "one")
+	c.Stop()
+	if err := c.Move(); err != nil {
+		t.Fatal(err)
+	}
+	m.must("move", c.Origin.String())
+	before := m.status().Spark.Reports
+	m.until("it reports there", func(s status) bool { return s.Spark.Reports > before && s.Spark.Problem == nil })
+	one(t, c, id)
+}

@@ -123,6 +123,13 @@ func (c *Controller) Start() error {
 		return err
 	}
 	l, err := net.Listen("tcp", c.address)
+	for range 100 { // a connection of another test may have the port for a moment
+		if err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+		l, err = net.Listen("tcp", c.address)
+	}
 	if err != nil {
 		return err
 	}
