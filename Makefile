@@ -32,9 +32,9 @@ demo: build ## build bin/allod and bin/allod-node and run the demo
 # What runs as root on a node is for Linux, and allod finds it beside itself.
 .PHONY: build
 build: ## build bin/allod, and bin/allod-node on Linux
-	CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/allod ./cmd/allod
+	CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/allod ./cmd/allod
 	if [ "$$(go env GOOS)" = linux ]; then \
-		CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/allod-node ./cmd/allod-node; \
+		CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/allod-node ./cmd/allod-node; \
 	fi
 
 .PHONY: test
