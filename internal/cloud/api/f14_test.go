@@ -44,7 +44,7 @@ func (m machines) token(bearer zone.Secret) zone.Secret {
 func (m machines) over(when string, bearer, jwt zone.Secret) {
 	m.w.t.Helper()
 	m.w.refuses(when, "exchangeServiceMachineCredential", `"bearer":"`+bearer.Reveal()+`"`, zone.Secret{}, "service-machine-bearer")
-	m.w.refuses(when, "getIdentity", "", jwt, "zone-session-ended")
+	m.w.refuses(when, "getIdentity", "", jwt, "service-machine-token")
 	if _, err := m.w.socket(jwt); err == nil {
 		m.w.t.Errorf("%s: the token opened a session", when)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/allodhq/allod/internal/carrier"
+	"github.com/allodhq/allod/internal/cloud/machine"
 	"github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/who"
 )
@@ -37,8 +38,11 @@ func TestF36RevocationCountsAtTheNextRequest(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]*carrier.Socket{"a person": persons, "a machine": machines} {
-		if _, err := w.identity(s, carrier.Proof{}); !errors.Is(err, who.ErrEnded) {
+	for name, c := range map[string]struct {
+		socket *carrier.Socket
+		want   error
+	}{"a person": {persons, who.ErrEnded}, "a machine": {machines, machine.ErrToken}} {
+		if _, err := w.identity(c.socket, carrier.Proof{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/allodhq/allod/internal/cloud/act"
+	"github.com/allodhq/allod/internal/cloud/machine"
 	"github.com/allodhq/allod/internal/cloud/page"
 	"github.com/allodhq/allod/internal/cloud/people"
 	"github.com/allodhq/allod/internal/cloud/store"
@@ -538,7 +539,7 @@ func TestF14MachinesAreHeldToTheirCredential(t *testing.T) {
 	} {
 		set(v.m, v.s)
 		got := c.store.Cost(func() {
-			if _, err := c.Authenticate(ctx, i); !errors.Is(err, who.ErrEnded) {
+			if _, err := c.Authenticate(ctx, i); !errors.Is(err, machine.ErrToken) {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
@@ -554,7 +555,7 @@ func TestF14MachinesAreHeldToTheirCredential(t *testing.T) {
 	unknown, _, err := c.keys.Machine("none", "main", 3, start)
 	c.must(err)
 	if got := c.store.Cost(func() {
-		if _, err := c.Authenticate(ctx, zone.Identity{JWT: unknown}); !errors.Is(err, who.ErrEnded) {
+		if _, err := c.Authenticate(ctx, zone.Identity{JWT: unknown}); !errors.Is(err, machine.ErrToken) {
 			t.Errorf("no service: %v", err)
 		}
 	}); !got.Equal(cost) {

@@ -6,12 +6,12 @@ import (
 	"errors"
 
 	"github.com/allodhq/allod/internal/cloud/act"
+	"github.com/allodhq/allod/internal/cloud/machine"
 	"github.com/allodhq/allod/internal/cloud/store"
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/cloud/who"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/admin"
-	"github.com/allodhq/allod/wire/zone/machine"
 )
 
 // Session is somebody who came in by a token, and until when. The zero value is
@@ -66,7 +66,9 @@ func (p *People) Again(ctx context.Context, s Session) (Session, error) {
 func (p *People) welcome(ctx context.Context, s Session) (Session, error) {
 	err := p.c.Store.Read(ctx, func(tx store.Tx) error {
 		if s.Principal.Kind == who.Machine {
-			return welcomeMachine(tx, s)
+			return machine.Check(tx, token.Claims{
+				Service: s.Principal.Service, Organization: s.Principal.Organization, Generation: s.Generation, ExpiresAt: s.Ends,
+			}, p.c.Clock())
 		}
 		o, found, err := tx.Operator(s.Principal.Operator)
 		if err == nil && (!found || o.Disabled || o.Generation != s.Generation) {
@@ -79,23 +81,6 @@ func (p *People) welcome(ctx context.Context, s Session) (Session, error) {
 		return Session{}, err
 	}
 	return s, nil
-}
-
-// welcomeMachine holds a machine to its credential and its service (F14).
-func welcomeMachine(tx store.Tx, s Session) error {
-	m, found, err := tx.Machine(s.Principal.Service)
-	if err != nil {
-		return err
-	}
-	service, exists, err := tx.Service(s.Principal.Service)
-	if err != nil {
-		return err
-	}
-	if !found || !exists || m.State != string(machine.Active) || m.Generation != s.Generation ||
-		m.Organization != s.Principal.Organization || service.Organization != s.Principal.Organization {
-		return who.ErrEnded
-	}
-	return nil
 }
 
 // RegisterSession opens a client's session on a socket (F36): the socket's tag is
