@@ -123,6 +123,8 @@ func (b *box) run() (end func()) {
 		}
 	})
 	b.t.Cleanup(ended)
+	// An installer that finds nobody here would start both by itself, and be in the way.
+	until(b.t, "both programs of the node run", func() bool { s := b.status(); return s.Spark.Running && s.Pallet.Running })
 	return ended
 }
 
