@@ -80,8 +80,7 @@ func TestF08KillPoints(t *testing.T) {
 			}
 			_ = join.Process.Kill()
 			_ = join.Wait()
-			m.begin("run")
-			m.until("both run", func(s status) bool { return s.Spark.Running && s.Pallet.Running })
+			m.run()
 			id := one(t, c, m.must("join", line, "--hostname", "one"))
 			m.until("both count", func(s status) bool {
 				generation := int64(1)

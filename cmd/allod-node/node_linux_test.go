@@ -97,6 +97,14 @@ func (m *machine) begin(words ...string) *exec.Cmd {
 	return c
 }
 
+// run keeps the machine a node until the test ends. It returns once that holds the
+// folder: a command before that would take it.
+func (m *machine) run() {
+	m.t.Helper()
+	m.begin("run")
+	m.until("both run", func(s status) bool { return s.Spark.Running && s.Pallet.Running })
+}
+
 // logs is the log of a test, unless that has ended.
 type logs struct{ t *testing.T }
 
@@ -319,7 +327,7 @@ func TestF08KilledJoin(t *testing.T) {
 func TestF09KilledInRotation(t *testing.T) {
 	t.Parallel()
 	c, m := newController(t), newMachine(t)
-	m.begin("run")
+	m.run()
 	id := one(t, c, m.must("join", invite(t, c), "--hostname", "one"))
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	first := true
@@ -352,7 +360,7 @@ func TestF09KilledInRotation(t *testing.T) {
 func TestF11AwayAndBack(t *testing.T) {
 	t.Parallel()
 	c, m := newController(t), newMachine(t)
-	m.begin("run")
+	m.run()
 	id := m.must("join", invite(t, c), "--hostname", "one")
 	c.Stop()
 	s := m.until("Spark says so", func(s status) bool { return s.Spark.Problem != nil })
@@ -382,7 +390,7 @@ func TestF11FullDisk(t *testing.T) {
 		t.Skip("this machine does not let us mount a file system: ", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(m.data, syscall.MNT_DETACH) })
-	m.begin("run")
+	m.run()
 	id := m.must("join", invite(t, c), "--hostname", "one")
 	ballast, err := os.Create(filepath.Join(m.data, "ballast"))
 	if err != nil {
@@ -520,7 +528,7 @@ func TestF10TwoStores(t *testing.T) {
 func TestF09Moved(t *testing.T) {
 	t.Parallel()
 	c, m := newController(t), newMachine(t)
-	m.begin("run")
+	m.run()
 	id := m.must("join", invite(t, c), "--hostname", "one")
 	c.Stop()
 	if err := c.Move(); err != nil {

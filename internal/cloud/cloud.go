@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -111,10 +112,14 @@ func Open(ctx context.Context, c Config) (_ *Controller, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	anew := !there(c.Data, ca.File) && there(c.Data, Database)
 	if o.authority, err = ca.Open(c.Data, c.Rand, c.Clock); err != nil {
 		return nil, err
 	}
 	killpoint.At(killpoint.ControllerAuthority)
+	if anew { // somebody moved it away, or it was lost
+		c.Log.Warn("there was a store and no certificate authority, so a new one was made: its pin is another one, and every node refuses it. Put ca.pem back from a backup, or have every machine leave and join again", "file", ca.File)
+	}
 	own, err := o.authority.Server(c.Hosts...)
 	if err != nil {
 		return nil, err
@@ -146,6 +151,12 @@ func Open(ctx context.Context, c Config) (_ *Controller, err error) {
 		Nodes:    o.nodes, Clock: c.Clock, Rand: c.Rand, Log: c.Log, Origins: c.Origins, Limits: c.Limits,
 	})
 	return o, nil
+}
+
+// there reports whether a folder has something of that name.
+func there(data, name string) bool {
+	_, err := os.Lstat(filepath.Join(data, name))
+	return err == nil
 }
 
 // Bootstrap makes what the first start makes, and returns the code of the first

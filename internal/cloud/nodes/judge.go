@@ -35,7 +35,7 @@ func judge(f facts, t Times, now zone.Millis) (nodes.Liveness, []nodes.Finding) 
 	}
 
 	if f.node.RemovedAt != 0 {
-		add("removed", "The node was removed %s ago, and nothing that it sends counts any more. To have the machine again, join it with a new line from allod node invite.", words(age(f.node.RemovedAt)))
+		add("removed", "The node was removed %s ago, and nothing that it sends counts any more. To have the machine again, run allod-node leave on it and join it with a new line from allod node invite.", words(age(f.node.RemovedAt)))
 		return nodes.Liveness{State: nodes.Removed, Age: age(f.node.RemovedAt)}, found
 	}
 	l := nodes.Liveness{State: nodes.NeverSeen, Age: age(f.node.JoinedAt)}
@@ -78,7 +78,7 @@ func judge(f facts, t Times, now zone.Millis) (nodes.Liveness, []nodes.Finding) 
 		case slices.Contains(f.aside, c.purpose):
 			add(string(c.purpose)+"-record-damaged", "The controller's record of the credential of %s cannot be read, so it counts no more. Put the store back from a backup, or remove the node and join it again.", c.purpose)
 		case c.have == nil && c.purpose == enroll.Pallet:
-			add("pallet-missing", "The node has no authority for Pallet, so it can run no workloads. Run allod-node join --adopt on the machine.")
+			add("pallet-missing", "The node has no authority for Pallet, so it can run no workloads. On the machine, run allod-node join --adopt. If it still has the old one, stop allod-node run and run allod-node leave --pallet first.")
 		case c.have == nil:
 			add("spark-missing", "The node has no authority for Spark, so it cannot report. Remove it and join it again.")
 		case now >= c.have.ExpiresAt:

@@ -15,7 +15,7 @@ import (
 // ErrRemoved refuses to change a node that is none any more.
 var ErrRemoved = refusal.NewKind("node-removed", 409,
 	"The node was removed.",
-	"Join the machine again with a new line from allod node invite.")
+	"Run allod-node leave on the machine, and join it again with a new line from allod node invite.")
 
 // Kinds are this package's refusals. What nodes are refused with is in package
 // wire/zone/enroll, since they act on it.

@@ -74,8 +74,7 @@ type Server struct {
 // belong to this process's user, who must be o.User, with the modes 0600 and 0700.
 // A socket that is there is replaced only if nobody answers on it and no other
 // process holds the folder. It returns [ErrSystem], [ErrPath], [ErrUser],
-// [ErrInUse] and [ErrListen], and datadir.ErrData for a folder that others can
-// reach.
+// [ErrInUse] and [ErrListen], and [ErrFolder] for a folder that others can reach.
 func Listen(path string, o Options, h Handler) (*Server, error) {
 	switch {
 	case !supported:
@@ -87,14 +86,14 @@ func Listen(path string, o Options, h Handler) (*Server, error) {
 	}
 	dir := filepath.Dir(path)
 	if err := datadir.Prepare(dir); err != nil {
-		return nil, err
+		return nil, ErrFolder.Because(err)
 	}
 	release, err := datadir.Lock(dir)
 	switch {
 	case errors.Is(err, datadir.ErrRunning):
 		return nil, ErrInUse
 	case err != nil:
-		return nil, err
+		return nil, ErrFolder.Because(err)
 	}
 	l, err := listen(path)
 	if err != nil {

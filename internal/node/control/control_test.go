@@ -426,7 +426,7 @@ func TestF10OwnerAndMode(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := control.Listen(path, control.Options{User: own()}, echo); !errors.Is(err, datadir.ErrData) {
+	if _, err := control.Listen(path, control.Options{User: own()}, echo); !errors.Is(err, control.ErrFolder) {
 		t.Errorf("a folder of all: %v", err)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o755 {

@@ -17,6 +17,9 @@ var (
 	ErrPath = refusal.NewKind("control-path", 400,
 		"The path of the control socket cannot be used: it is relative, not in its shortest form, or longer than 107 bytes.",
 		"Give a short absolute path, as the default is; the kernel takes no longer one.")
+	ErrFolder = refusal.NewKind("control-folder", 500,
+		"The folder of a control socket cannot be used: it cannot be made or read, or other users can reach it.",
+		"Give --socket in a folder of its own that only this user reaches, as chmod 700 makes it. Spark's is beside that one and has the name spark.")
 	ErrListen = refusal.NewKind("control-listen", 500,
 		"The control socket cannot be made.",
 		"Check that the folder exists or can be made, that this user owns it, and that nothing else lies at the socket's path.")
@@ -48,7 +51,7 @@ var (
 
 // Kinds are this package's refusals.
 var Kinds = refusal.Registry{Title: "The control socket of a node", Kinds: []*refusal.Kind{
-	ErrSystem, ErrPath, ErrListen, ErrInUse, ErrUser, ErrPeer, ErrSilent, ErrMessage, ErrMethod, ErrAnswer, ErrRefused,
+	ErrSystem, ErrPath, ErrFolder, ErrListen, ErrInUse, ErrUser, ErrPeer, ErrSilent, ErrMessage, ErrMethod, ErrAnswer, ErrRefused,
 }}
 
 // The bounds of a message.

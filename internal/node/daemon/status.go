@@ -50,7 +50,8 @@ type Status struct {
 	Origin, Pin string
 	// Step is what the program does at the moment, or "" while it waits.
 	Step string
-	// GaveUp says that the controller refused an enrollment for good, with Problem.
+	// GaveUp says that the controller refused an enrollment for good, with Problem. A
+	// machine that is a node in spite of it tells that for GaveUpTold.
 	GaveUp bool
 	// AcceptedAt is when, by its clock, the controller took the last report that is
 	// known; 0 means none. Reports is how many it took since the process began.
@@ -112,6 +113,10 @@ func OfPallet(state pallet.State) Status {
 	return s
 }
 
+// GaveUpTold is for how long a node tells of an adoption that the controller refused:
+// whoever asked for it has read it by then, and other problems count again.
+const GaveUpTold = time.Minute
+
 // board is where a program shows its status.
 type board struct {
 	log   *slog.Logger
@@ -121,8 +126,15 @@ type board struct {
 	status  Status
 	step    string
 	problem *Problem
-	gaveUp  *Problem // with which an enrollment was given up
+	gaveUp  *refused // an enrollment that was given up
 	reports int64
+}
+
+// refused is an enrollment that was given up: with what, and when by the clock, which may
+// be set.
+type refused struct {
+	problem *Problem
+	at      time.Time
 }
 
 // show replaces what the state tells.
@@ -158,7 +170,7 @@ func (b *board) ended(step string, err error, gaveUp bool) {
 	before := b.problem
 	b.problem = &Problem{r.Kind().Name(), r.Detail(), zone.At(b.clock())}
 	if gaveUp {
-		b.gaveUp = b.problem
+		b.gaveUp = &refused{b.problem, b.clock()}
 	}
 	level := slog.LevelWarn
 	if before != nil && before.Name == b.problem.Name && before.Detail == b.problem.Detail {
@@ -191,10 +203,13 @@ func (b *board) look() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.status
+	if b.gaveUp != nil && s.Phase == Active && b.clock().Sub(b.gaveUp.at).Abs() >= GaveUpTold {
+		b.gaveUp = nil
+	}
 	s.Step, s.GaveUp, s.Reports = b.step, b.gaveUp != nil, b.reports
 	said := b.problem
 	if s.GaveUp {
-		said = b.gaveUp
+		said = b.gaveUp.problem
 	}
 	if said != nil {
 		p := *said

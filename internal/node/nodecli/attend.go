@@ -29,6 +29,8 @@ const (
 	gone = 12 * time.Second
 	// look is how often it is asked for, where another process started it.
 	look = 500 * time.Millisecond
+	// stays is after how many looks it is said that such a program stays.
+	stays = 4
 	// starting is how long both programs may take to come up.
 	starting = 15 * time.Second
 )
@@ -86,12 +88,17 @@ func (a *attendant) why() error {
 // tend keeps one program up.
 func (a *attendant) tend(ctx context.Context, name string, ask func(context.Context) (daemon.Status, error)) {
 	pause := again
+	others := 0 // looks at which a program answered that is none of ours
 	log := slog.New(slog.NewTextHandler(a.log, nil)).With("program", "run")
 	for ctx.Err() == nil {
 		if _, err := ask(ctx); err == nil { // somebody else's, or one that is about to end
+			if others++; others == stays {
+				log.Warn("a program that another process started answers on the control socket, and is left alone", "name", name)
+			}
 			rest(ctx, look)
 			continue
 		}
+		others = 0
 		began := time.Now()
 		err := a.once(ctx, name)
 		if ctx.Err() != nil {

@@ -70,6 +70,9 @@ does not work.`,
 	})
 }
 
+// palletAgain is how a node gets another Pallet.
+const palletAgain = "Run allod node rm with --pallet-only at the controller if that was not done. Then stop allod-node run, run allod-node leave --pallet, start it again, and run allod-node join --adopt."
+
 func well(name, came string) finding { return finding{Name: name, OK: true, Came: came} }
 
 func sick(name string, err error) finding {
@@ -100,6 +103,7 @@ func (n *node) examine(ctx context.Context) (list []finding) {
 		list = append(list, finding{Name: "node", Came: "This machine is no node yet.", Do: "Join it with a line from allod node invite."})
 	}
 	client := n.client()
+	counts := map[string]bool{} // at the controller
 	for _, program := range []struct {
 		name   string
 		runs   bool
@@ -108,16 +112,21 @@ func (n *node) examine(ctx context.Context) (list []finding) {
 		socket string
 	}{{"spark", sparkRuns, s, client.CheckSpark, daemon.SparkSocket(n.socket)}, {"pallet", palletRuns, p, client.CheckPallet, n.socket}} {
 		if !program.runs {
-			list = append(list, finding{Name: program.name, Came: "It does not run.", Do: "Start allod-node run, as a service."})
+			list = append(list, finding{Name: program.name, Came: "It does not run, or does not answer on its control socket.", Do: "Start allod-node run, as a service. If it runs, start it again, and look in its log."})
 			continue
 		}
 		list = append(list, well(program.name, "It runs."), socketOf(program.name, program.socket))
 		if program.status.Node == "" {
 			continue
 		}
-		if err := program.check(ctx); err != nil {
+		err := program.check(ctx)
+		counts[program.name] = err == nil
+		switch {
+		case errors.Is(err, enroll.ErrCredential) && counts["spark"]:
+			list = append(list, finding{Name: program.name + " credential", Came: "The controller has ended Pallet's part of the node, or Pallet was put back from a copy.", Do: palletAgain})
+		case err != nil:
 			list = append(list, sick(program.name+" credential", err))
-		} else {
+		default:
 			list = append(list, well(program.name+" credential", "It counts at the controller."))
 		}
 		if program.status.Problem != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/allodhq/allod/internal/ca"
 	"github.com/allodhq/allod/internal/command"
+	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/node/control"
 	"github.com/allodhq/allod/internal/node/daemon"
 	"github.com/allodhq/allod/internal/node/keep"
@@ -138,10 +139,19 @@ func (n *node) becomes(c *cobra.Command, hostname string, wait time.Duration, to
 	if err := n.reach(ctx, a, func(ctx context.Context) error { _, err := client.Pallet(ctx); return err }); err != nil {
 		return err
 	}
+	var before daemon.Status
+	if err := n.reach(ctx, a, func(ctx context.Context) (err error) { before, err = client.Spark(ctx); return err }); err != nil {
+		return err
+	}
 	if err := n.reach(ctx, a, begin); err != nil {
 		return clockFirst(clock, err)
 	}
-	s, err := n.follow(ctx, a, wait, say, begin)
+	shown := progress{say: say}
+	if before.Phase == daemon.Active && !to.Origin.IsZero() { // another line was refused just now
+		say("The machine is a node already, by this line.")
+		shown.told = len(steps)
+	}
+	s, err := n.follow(ctx, a, wait, &shown, begin)
 	if err != nil {
 		return clockFirst(clock, err)
 	}
@@ -181,7 +191,7 @@ func absent(err error) bool {
 
 // hopeless reports whether a program that ended with it will do so again.
 func hopeless(err error) bool {
-	for _, kind := range []error{keep.ErrDamaged, keep.ErrOpen, control.ErrPath, control.ErrUser, control.ErrListen} {
+	for _, kind := range []error{keep.ErrDamaged, keep.ErrOpen, datadir.ErrData, control.ErrPath, control.ErrFolder, control.ErrUser, control.ErrListen} {
 		if errors.Is(err, kind) {
 			return true
 		}
@@ -190,12 +200,11 @@ func hopeless(err error) bool {
 }
 
 // follow watches Spark until it has done what was begun.
-func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, say func(string), begin func(context.Context) error) (daemon.Status, error) {
+func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, shown *progress, begin func(context.Context) error) (daemon.Status, error) {
 	client := n.client()
 	until := time.Now().Add(wait)
 	var told string
 	var last error
-	shown := progress{say: say}
 	for {
 		s, err := client.Spark(ctx)
 		switch {
@@ -224,7 +233,7 @@ func (n *node) follow(ctx context.Context, a *attendant, wait time.Duration, say
 			}
 			if last != nil && s.Problem.Name != told {
 				told = s.Problem.Name
-				say("It does not work yet, and is tried again: " + last.Error())
+				shown.say("It does not work yet, and is tried again: " + last.Error())
 			}
 		}
 		if time.Now().After(until) {

@@ -55,13 +55,16 @@ With --pallet it forgets Pallet's part only, for a node that is to adopt a new P
 				return err
 			}
 			defer release()
-			id, err := n.forget(c.Context(), yes, palletOnly)
+			id, had, err := n.forget(c.Context(), yes, palletOnly)
 			if err != nil {
 				return err
 			}
 			return command.Print(c, n.env, left{string(id), palletOnly}, func(w io.Writer) error {
 				text := "This machine is no node any more."
-				if palletOnly {
+				switch {
+				case !had:
+					text = "There is nothing to forget in this folder."
+				case palletOnly:
 					text = "Pallet's part is forgotten. Give the node a new one with allod-node join --adopt."
 				}
 				_, err := fmt.Fprintln(w, text)
@@ -75,14 +78,14 @@ With --pallet it forgets Pallet's part only, for a node that is to adopt a new P
 	return n.on(c)
 }
 
-// forget removes the files. The caller has the folders. A damaged file needs --yes.
-func (n *node) forget(ctx context.Context, yes, palletOnly bool) (zone.NodeID, error) {
+// forget removes the files, and says whether there were any. The caller has the folders.
+// A damaged file needs --yes.
+func (n *node) forget(ctx context.Context, yes, palletOnly bool) (id zone.NodeID, had bool, err error) {
 	paths := []string{daemon.PalletFile(n.data).Path}
 	var bearer enroll.Bearer
-	var id zone.NodeID
 	state, err := daemon.SparkFile(n.data).Load()
 	if err != nil && !yes {
-		return "", err
+		return "", had, err
 	}
 	if state.Active != nil {
 		id, bearer = state.Active.Who.NodeID, state.Active.Bearer
@@ -90,7 +93,7 @@ func (n *node) forget(ctx context.Context, yes, palletOnly bool) (zone.NodeID, e
 	if palletOnly {
 		p, err := daemon.PalletFile(n.data).Load()
 		if err != nil && !yes {
-			return "", err
+			return "", had, err
 		}
 		bearer = enroll.Bearer{}
 		if p.Active != nil {
@@ -102,18 +105,20 @@ func (n *node) forget(ctx context.Context, yes, palletOnly bool) (zone.NodeID, e
 	}
 	if !yes && !bearer.IsZero() {
 		if err := counts(ctx, state.Controller, bearer); err != nil {
-			return "", err
+			return "", had, err
 		}
 	}
 	for _, path := range paths {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", datadir.ErrWrite.Because(err)
+		err := os.Remove(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", had, datadir.ErrWrite.Because(err)
 		}
+		had = had || err == nil
 		if err := datadir.Sync(filepath.Dir(path)); err != nil {
-			return "", err
+			return "", had, err
 		}
 	}
-	return id, nil
+	return id, had, nil
 }
 
 // counts returns nil where a controller says that a bearer counts no more.

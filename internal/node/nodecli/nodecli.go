@@ -50,6 +50,9 @@ var Kinds = refusal.Registry{Title: "The command line of a node", Kinds: []*refu
 // DefaultData is where a node keeps its identity.
 const DefaultData = "/var/lib/allod-node"
 
+// ownSocket is Pallet's control socket in the folder of a node that lies elsewhere.
+const ownSocket = "run/pallet/control.sock"
+
 // node is what all commands have.
 type node struct {
 	env   command.Env
@@ -84,7 +87,7 @@ controller alone.`,
 func (n *node) on(c *cobra.Command) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&n.data, "data", DefaultData, "the folder with the node's identity")
-	f.StringVar(&n.socket, "socket", control.Path, "Pallet's control socket; Spark's is beside it, in the folder spark")
+	f.StringVar(&n.socket, "socket", "", "Pallet's control socket; Spark's is beside it, in the folder spark (default \""+control.Path+"\", and run/pallet/control.sock in another --data)")
 	f.BoolVar(&n.user, "user", false, "run as this user instead of root, to try it out")
 	do := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -93,6 +96,12 @@ func (n *node) on(c *cobra.Command) *cobra.Command {
 			return ErrSystem
 		case os.Geteuid() != 0 && !n.user:
 			return ErrRoot
+		}
+		if !f.Changed("socket") {
+			n.socket = control.Path
+			if f.Changed("data") && filepath.Clean(n.data) != DefaultData { // two nodes do not share a socket
+				n.socket = filepath.Join(n.data, ownSocket)
+			}
 		}
 		for _, path := range []*string{&n.data, &n.socket} {
 			full, err := filepath.Abs(*path)

@@ -15,7 +15,7 @@ import (
 var (
 	ErrActive = refusal.NewKind("pallet-active", 409,
 		"Pallet is active already, and makes no credential for another enrollment.",
-		"Remove the node at the controller first, and then run allod-node leave on the machine.")
+		"To give the node a new Pallet, run allod node rm with --pallet-only at the controller, and allod-node leave --pallet here. To end the node, remove it there and run allod-node leave here.")
 	ErrNotPrepared = refusal.NewKind("pallet-not-prepared", 409,
 		"The enrollment does not name the credential that Pallet has prepared.",
 		"Begin the enrollment again, so that Pallet is asked for its credential first.")

@@ -7,10 +7,10 @@ import "github.com/allodhq/allod/refusal"
 var (
 	ErrCredential = refusal.NewKind("node-credential", 401,
 		"The credential is not one that counts now, or not for this.",
-		"If the node was removed, or put back from a copy, join it again with a new line from allod node invite.")
+		"If the node was removed, or put back from a copy, run allod-node leave on the machine, and join it again with a new line from allod node invite.")
 	ErrExpired = refusal.NewKind("node-credential-expired", 401,
 		"The node's credential has expired, because the node was away for too long to renew it.",
-		"Remove the node and join it again with a new line from allod node invite.")
+		"Remove the node, run allod-node leave on the machine, and join it again with a new line from allod node invite.")
 	ErrInvitation = refusal.NewKind("invitation-invalid", 403,
 		"The join line was used already, has expired, or was never given out here.",
 		"Ask for a new line with allod node invite. A line works once, for an hour.")
