@@ -42,6 +42,10 @@ func (m *machine) runAt(p killpoint.Point) (*exec.Cmd, *output) {
 	if err := c.Start(); err != nil {
 		m.t.Fatal(err)
 	}
+	// An installer that finds nobody here would start both by itself, and none would die.
+	eventually(m.t, "both run", func() bool {
+		return strings.Contains(log.String(), `msg="spark runs"`) && strings.Contains(log.String(), `msg="pallet runs"`)
+	})
 	return c, log
 }
 
