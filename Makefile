@@ -45,7 +45,7 @@ test: check ## run the checks, then every test with the race detector, and list 
 	fi; \
 	set -x; go test $$race ./...; \
 	if [ -n "$$race" ]; then go test ./wire/ai/... ./internal/compose ./internal/compose/zonesim ./internal/runner/ledger; fi; \
-	go test -tags killpoints -run '^TestKillPoints$$' ./cmd/allod; \
+	go test -tags killpoints -run '^(TestKillPoints|TestF08ControllerKillPoints)$$' -parallel 16 ./cmd/allod; \
 	go test -tags killpoints -run '^TestF08KillPoints$$' -parallel 16 ./cmd/allod-node
 	@go run ./internal/tools/mutate -list
 

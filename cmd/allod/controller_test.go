@@ -44,17 +44,27 @@ type ruling struct {
 		Listening, Origin, Pin, Operator, Login string
 		Public                                  bool
 	}
+	out  io.Reader
 	errs *programs.Transcript
 }
 
 // rule starts a controller on a folder.
 func rule(t *testing.T, data string, flags ...string) *ruling {
 	t.Helper()
+	c := startRule(t, nil, data, flags...)
+	c.hear()
+	return c
+}
+
+// startRule starts one with variables of its own, and does not wait for its first line.
+func startRule(t *testing.T, env []string, data string, flags ...string) *ruling {
+	t.Helper()
 	if err := keyfile.Platform(); err != nil {
 		t.Skip("this system keeps no key files")
 	}
 	c := &ruling{t: t, data: data, errs: &programs.Transcript{}}
 	c.cmd = exec.CommandContext(t.Context(), allodBinary(t), append([]string{"controller", "serve", "--data", data, "--listen", "127.0.0.1:0", "--json"}, flags...)...)
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = c.errs
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -64,16 +74,22 @@ func rule(t *testing.T, data string, flags ...string) *ruling {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.cmd.Process.Kill(); _ = c.cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadBytes('\n')
+	c.out = out
+	return c
+}
+
+// hear takes the first line of what the controller prints.
+func (c *ruling) hear() {
+	c.t.Helper()
+	line, err := bufio.NewReader(c.out).ReadBytes('\n')
 	if err != nil {
-		t.Fatalf("no first line: %v\n%s", err, c.errs)
+		c.t.Fatalf("no first line: %v\n%s", err, c.errs)
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c.first); err != nil || c.first.Pin == "" {
-		t.Fatalf("first line %s: %v", line, err)
+		c.t.Fatalf("first line %s: %v", line, err)
 	}
-	return c
 }
 
 // end asks the controller to end, and it must.

@@ -22,6 +22,7 @@ import (
 	"github.com/allodhq/allod/internal/cloud/token"
 	"github.com/allodhq/allod/internal/datadir"
 	"github.com/allodhq/allod/internal/httpd"
+	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/enroll"
@@ -115,6 +116,7 @@ func Open(ctx context.Context, c Config) (_ *Controller, err error) {
 	if o.authority, err = ca.Open(c.Data, c.Rand, c.Clock); err != nil {
 		return nil, err
 	}
+	killpoint.At(killpoint.ControllerAuthority)
 	if anew { // somebody moved it away, or it was lost
 		c.Log.Warn("there was a store and no certificate authority, so a new one was made: its pin is another one, and every node refuses it. Put ca.pem back from a backup, or have every machine leave and join again", "file", ca.File)
 	}
@@ -126,6 +128,7 @@ func Open(ctx context.Context, c Config) (_ *Controller, err error) {
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At(killpoint.ControllerKeys)
 	if o.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(c.Data, Database), Clock: c.Clock, Logger: c.Log}); err != nil {
 		return nil, err
 	}
@@ -165,7 +168,12 @@ func (c *Controller) Bootstrap(ctx context.Context) (code zone.Secret, err error
 	if code, err = c.people.Bootstrap(ctx); err != nil {
 		return zone.Secret{}, err
 	}
-	return code, c.clusters.Bootstrap(ctx, people.FirstOrganization)
+	killpoint.At(killpoint.ControllerOperator)
+	if err = c.clusters.Bootstrap(ctx, people.FirstOrganization); err != nil {
+		return zone.Secret{}, err
+	}
+	killpoint.At(killpoint.ControllerBegun)
+	return code, nil
 }
 
 // Origin is where the controller is reached.

@@ -6,6 +6,9 @@
 // point that the environment variable ALLOD_KILLPOINT names, without warning, as
 // a power cut would. Package internal/database has points of its own, below
 // these.
+//
+// [Interval] is for the same tests: what a program does once a minute it can do sooner
+// under the tag, where ALLOD_KILLPOINT_HASTE says how many times.
 package killpoint
 
 // Point is a place in the code.
@@ -48,6 +51,29 @@ const (
 	PalletRenewed   Point = "pallet-renewed"   // the next credential is kept, and was not sent
 	PalletRotated   Point = "pallet-rotated"   // the receipt of a rotation arrived, and is not kept
 )
+
+// The points of a controller. The first four are reached by its first start, in this order, and each of
+// the others by one request.
+const (
+	ControllerAuthority Point = "controller-authority" // its authority is durable, and its tokens' keys are not
+	ControllerKeys      Point = "controller-keys"      // its keys are durable, and it has no database
+	ControllerOperator  Point = "controller-operator"  // the first operator is durable, and there is no cluster
+	ControllerBegun     Point = "controller-begun"     // all of it is durable, and the login link was not shown
+
+	ControllerInvited  Point = "controller-invited"   // an invitation is durable, and its line was not shown
+	ControllerLoggedIn Point = "controller-logged-in" // a login link is used up, and its token was not sent
+	ControllerEnrolled Point = "controller-enrolled"  // an enrollment is durable, and the node has not heard so
+	ControllerRotated  Point = "controller-rotated"   // a rotation is durable, and its receipt was not sent
+	ControllerReported Point = "controller-reported"  // a report is durable, and its receipt was not sent
+)
+
+// Controller returns all points of a controller.
+func Controller() []Point {
+	return []Point{
+		ControllerAuthority, ControllerKeys, ControllerOperator, ControllerBegun,
+		ControllerInvited, ControllerLoggedIn, ControllerEnrolled, ControllerRotated, ControllerReported,
+	}
+}
 
 // Node returns all points of a node.
 func Node() []Point {

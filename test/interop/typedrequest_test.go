@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"testing"
 	"time"
@@ -21,11 +22,11 @@ import (
 	"github.com/allodhq/allod/wire/zone/rpc/rpctest"
 )
 
-// people is an authenticator that knows one operator by one token.
-type people struct{}
+// oneOperator is an authenticator that knows one operator by one token.
+type oneOperator struct{}
 
 // Authenticate looks at the token.
-func (people) Authenticate(_ context.Context, c rpc.Credential) (rpc.Principal, error) {
+func (oneOperator) Authenticate(_ context.Context, c rpc.Credential) (rpc.Principal, error) {
 	if c.Token.Reveal() != rpctest.Token {
 		return rpc.Principal{}, rpc.ErrCredential
 	}
@@ -41,7 +42,7 @@ func TestTypedRequest(t *testing.T) {
 	say := &rpc.Method{Name: "say", Session: handshake.CloudlyClient, Callers: []rpc.Caller{rpc.Operator}, Carriers: rpc.HTTP, Sensitivity: rpc.Plain}
 	full := refusal.NewKind("room-full", 409, "The room is full.", "Wait until somebody has left.")
 	server := carrier.NewServer(carrier.Config{
-		Answers: rpc.NewServer(rpc.Config{Registry: rpc.NewRegistry(say), Authenticator: people{}, Bindings: []rpc.Binding{
+		Answers: rpc.NewServer(rpc.Config{Registry: rpc.NewRegistry(say), Authenticator: oneOperator{}, Bindings: []rpc.Binding{
 			rpc.Bind(say, rpctest.Notes, rpctest.Notes, func(_ context.Context, call *rpc.Call, n rpctest.Note) (rpctest.Note, error) {
 				if n.Text == "more" {
 					return rpctest.Note{}, full.With("It holds four.").After(90 * time.Second)
@@ -80,35 +81,57 @@ func TestTypedRequest(t *testing.T) {
 				"text": "protocol-incompatible: major-mismatch: refusing side speaks 32.0.0 and accepts from 32.0.0; refused side speaks 33.1.0 and accepts from 33.0.0",
 				"data": object{"code": "protocol-incompatible", "reason": "major-mismatch", "refusing": offer, "refused": newer}}}},
 	}
-	var requests []object
+	var requests []typedRequest
 	for _, c := range cases {
-		requests = append(requests, object{"method": c.method, "request": c.request})
+		requests = append(requests, typedRequest{c.method, c.request})
 	}
+	for i, got := range fire(t, node, web.URL, "", requests...) {
+		same(t, cases[i].name, got, cases[i].want)
+	}
+}
+
+// typedRequest is what the published client is to send.
+type typedRequest struct {
+	Method  string `json:"method"`
+	Request object `json:"request"`
+}
+
+// fire has the published client send requests to an origin, and returns what became of
+// each. trust is a file with the authority of its certificate, or "".
+func fire(t *testing.T, node, origin, trust string, requests ...typedRequest) (results []object) {
+	t.Helper()
 	arguments, err := json.Marshal(requests)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := script(t, node, "typedrequest.mjs", web.URL+carrier.Path, string(arguments)).Output()
+	client := script(t, node, "typedrequest.mjs", origin+carrier.Path, string(arguments))
+	if trust != "" {
+		client.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+trust)
+	}
+	out, err := client.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	var results []object
-	if err := json.Unmarshal(lines[len(lines)-1], &results); err != nil || len(results) != len(cases) {
+	if err := json.Unmarshal(lines[len(lines)-1], &results); err != nil || len(results) != len(requests) {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for i, c := range cases {
-		want, err := json.Marshal(c.want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plain object
-		if err := json.Unmarshal(want, &plain); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(results[i], plain) {
-			got, _ := json.Marshal(results[i])
-			t.Errorf("%s:\n got %s\nwant %s", c.name, got, want)
-		}
+	return results
+}
+
+// same fails where a result is another JSON than the wanted one.
+func same(t *testing.T, name string, got, want object) {
+	t.Helper()
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain object
+	if err := json.Unmarshal(text, &plain); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, plain) {
+		said, _ := json.Marshal(got)
+		t.Errorf("%s:\n got %s\nwant %s", name, said, text)
 	}
 }

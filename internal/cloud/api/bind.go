@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/allodhq/allod/internal/cloud/who"
+	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/wire/zone/admin"
 	"github.com/allodhq/allod/wire/zone/cluster"
 	"github.com/allodhq/allod/wire/zone/enroll"
@@ -18,7 +19,7 @@ import (
 func (a *API) bindings() []rpc.Binding {
 	p, c, s, n := a.c.People, a.c.Clusters, a.c.Services, a.c.Nodes
 	return []rpc.Binding{
-		bindProven(a, methods.ExchangeLoginLink, admin.ExchangeLoginLinkCodec, admin.ExchangeLoginLinkAnswerCodec, p.ExchangeLoginLink),
+		bindProven(a, methods.ExchangeLoginLink, admin.ExchangeLoginLinkCodec, admin.ExchangeLoginLinkAnswerCodec, a.login),
 		rpc.Bind(methods.GetIdentity, admin.GetIdentityCodec, admin.GetIdentityAnswerCodec, a.identity),
 		rpc.Bind(methods.RegisterSession, admin.RegisterCloudlyClientSessionCodec, admin.RegisterCloudlyClientSessionAnswerCodec, a.register),
 		bind(a, methods.CreateOrganization, admin.CreateOrganizationCodec, admin.CreateOrganizationAnswerCodec, p.CreateOrganization),
@@ -43,7 +44,7 @@ func (a *API) bindings() []rpc.Binding {
 		bind(a, methods.MutateMachine, machine.MutateCodec, machine.MutateAnswerCodec, a.mutateMachine),
 		bindProven(a, methods.ExchangeMachine, machine.ExchangeCodec, machine.ExchangeAnswerCodec, a.c.Machines.Exchange),
 
-		bind(a, methods.InviteNode, nodes.InviteCodec, nodes.InvitationCodec, n.Invite),
+		bind(a, methods.InviteNode, nodes.InviteCodec, nodes.InvitationCodec, a.invite),
 		bind(a, methods.GetNodes, nodes.ListCodec, nodes.PageCodec, n.List),
 		bind(a, methods.GetNode, nodes.GetCodec, nodes.AnswerCodec, n.Get),
 		bind(a, methods.RotateNode, nodes.RotateCodec, nodes.AnswerCodec, n.AskRotation),
@@ -55,6 +56,20 @@ func (a *API) bindings() []rpc.Binding {
 		bindProven(a, methods.GetCredential, enroll.CredentialRequestCodec, enroll.CredentialResponseCodec, a.credential),
 		bindProven(a, methods.RotateCredential, enroll.RotateRequestCodec, enroll.RotateResponseCodec, a.rotate),
 	}
+}
+
+func (a *API) login(ctx context.Context, r admin.ExchangeLoginLink) (admin.ExchangeLoginLinkAnswer, error) {
+	answer, err := a.c.People.ExchangeLoginLink(ctx, r)
+	return reached(killpoint.ControllerLoggedIn, answer, err)
+}
+
+// reached is the answer to what has just become durable, and the place to die before
+// it is sent.
+func reached[Res any](p killpoint.Point, answer Res, err error) (Res, error) {
+	if err == nil {
+		killpoint.At(p)
+	}
+	return answer, err
 }
 
 func (a *API) identity(ctx context.Context, call *rpc.Call, r admin.GetIdentity) (admin.GetIdentityAnswer, error) {
@@ -97,12 +112,17 @@ func (a *API) mutateMachine(ctx context.Context, by who.Principal, r machine.Mut
 	return answer, err
 }
 
+func (a *API) invite(ctx context.Context, by who.Principal, r nodes.Invite) (nodes.Invitation, error) {
+	answer, err := a.c.Nodes.Invite(ctx, by, r)
+	return reached(killpoint.ControllerInvited, answer, err)
+}
+
 // ours is this build's offer to a node. The messages of nodes hold it themselves.
 func ours() handshake.Offer { return handshake.Ours(handshake.SparkNode) }
 
 func (a *API) enroll(ctx context.Context, r enroll.Request) (enroll.Response, error) {
 	acknowledgement, err := a.c.Nodes.Enroll(ctx, r.Proposal, r.Proof)
-	return enroll.Response{Acknowledgement: acknowledgement, Protocol: ours()}, err
+	return reached(killpoint.ControllerEnrolled, enroll.Response{Acknowledgement: acknowledgement, Protocol: ours()}, err)
 }
 
 func (a *API) enrollmentState(ctx context.Context, r enroll.StateRequest) (enroll.StateResponse, error) {
@@ -117,5 +137,5 @@ func (a *API) credential(ctx context.Context, r enroll.CredentialRequest) (enrol
 
 func (a *API) rotate(ctx context.Context, r enroll.RotateRequest) (enroll.RotateResponse, error) {
 	receipt, err := a.c.Nodes.Rotate(ctx, r.Bearer, r.Rotation)
-	return enroll.RotateResponse{Receipt: receipt, Protocol: ours()}, err
+	return reached(killpoint.ControllerRotated, enroll.RotateResponse{Receipt: receipt, Protocol: ours()}, err)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/allodhq/allod/internal/killpoint"
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/zone/handshake"
 	"github.com/allodhq/allod/wire/zone/rpc"
@@ -61,6 +62,7 @@ func (a *API) report(ctx context.Context, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At(killpoint.ControllerReported)
 	answer, err := spark.ResponseCodec.Append(nil, spark.Response{Receipt: receipt, RotationRequired: rotate, Protocol: ours})
 	if err != nil {
 		return nil, refusal.Internal.Because(err)

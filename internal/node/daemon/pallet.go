@@ -36,6 +36,7 @@ func Pallet(ctx context.Context, c Config) error {
 	p := &palletd{c: c, owner: newOwner(c.Clock), board: &board{log: c.Log, clock: c.Clock}, way: way{c: c}}
 	defer p.way.close()
 	p.core = pallet.New(state, file.Save, c.Rand)
+	p.core.Every(killpoint.Interval(pallet.Poll))
 	p.board.show(OfPallet(state))
 	end, err := serve(ctx, c.Socket, c.Log, p.methods())
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/allodhq/allod/refusal"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/enroll"
+	wire "github.com/allodhq/allod/wire/zone/spark"
 )
 
 // The steps, as a [Status] has them.
@@ -59,6 +60,7 @@ func Spark(ctx context.Context, c Config) error {
 	s := &sparkd{c: c, owner: newOwner(c.Clock), board: &board{log: c.Log, clock: c.Clock}, way: way{c: c}, reports: reports}
 	defer s.way.close()
 	s.core = spark.New(state, file.Save, c.Rand)
+	s.core.Every(killpoint.Interval(wire.Interval))
 	s.board.show(OfSpark(state))
 	end, err := serve(ctx, SparkSocket(c.Socket), c.Log, s.methods())
 	if err != nil {

@@ -47,6 +47,10 @@ func New(s State, save func(State) error, rand io.Reader) *Core {
 	return &Core{state: s, save: save, rand: rand, pace: pace.New(Poll)}
 }
 
+// Every sets how often Core asks the controller, where it is not once per Poll. It comes before the
+// first Next.
+func (c *Core) Every(d time.Duration) { c.pace = pace.New(d) }
+
 // State is what Core has now.
 func (c *Core) State() State { return c.state }
 
