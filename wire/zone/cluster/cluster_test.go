@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allodhq/allod/test/zonetest"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/cluster"
 )
@@ -15,23 +16,24 @@ func TestF04MessagesAreExact(t *testing.T) {
 	const (
 		one     = `{"id":"c1","organizationId":"org","revision":1,"createdAt":1000,"data":{"name":"Küche"}}`
 		service = `{"id":"s1","organizationId":"org","revision":2,"createdAt":1000,"data":{"name":"shop","clusterId":"c1"}}`
+		nowhere = `{"id":"s1","organizationId":"org","revision":2,"createdAt":1000,"data":{"name":"shop","clusterId":null}}`
 		record  = `{"id":"c1","phase":"pallet","generation":1,"changedAt":1000,"changedBy":"anna"}`
 	)
-	exactly(t, "a cluster", cluster.Codec, one)
-	exactly(t, "createCluster", cluster.CreateCodec, `{"organizationId":"org","cluster":{"name":"a"},"mutationId":"m1"}`)
-	exactly(t, "updateCluster", cluster.UpdateCodec, `{"clusterId":"c1","expectedRevision":3,"cluster":{"name":"a"},"mutationId":"m1"}`)
-	exactly(t, "the answer", cluster.AnswerCodec, `{"cluster":`+one+`,"replayed":false}`)
-	exactly(t, "getClusters", cluster.ListCodec, `{"organizationId":"org","cursor":"YQ"}`)
-	exactly(t, "a page", cluster.PageCodec, `{"clusters":[`+one+`],"nextCursor":"YQ"}`)
-	exactly(t, "a record", cluster.RuntimeCodec, record)
-	exactly(t, "getClusterRuntime", cluster.GetRuntimeCodec, `{"clusterId":"c1"}`)
-	exactly(t, "its answer", cluster.RuntimeAnswerCodec, `{"runtime":`+record+`,"blockers":[{"kind":"vpn-unconfigured"},{"kind":"node-arch-unsupported","nodeId":"n1"},{"kind":"platform-binding-present","serviceId":"s1"}]}`)
-	exactly(t, "a service", cluster.ServiceCodec, service)
-	exactly(t, "createService", cluster.CreateServiceCodec, `{"organizationId":"org","service":{"name":"a","clusterId":null},"mutationId":"m1"}`)
-	exactly(t, "updateService", cluster.UpdateServiceCodec, `{"serviceId":"s1","expectedRevision":3,"service":{"name":"a","clusterId":"c1"},"mutationId":"m1"}`)
-	exactly(t, "its answer", cluster.ServiceAnswerCodec, `{"service":`+service+`,"replayed":true}`)
-	exactly(t, "getServices", cluster.ListServicesCodec, `{"organizationId":"org","cursor":null}`)
-	exactly(t, "a page of services", cluster.ServicePageCodec, `{"services":[`+service+`],"nextCursor":null}`)
+	zonetest.Exact(t, cluster.Codec, one)
+	zonetest.Exact(t, cluster.CreateCodec, `{"organizationId":"org","cluster":{"name":"a"},"mutationId":"m1"}`)
+	zonetest.Exact(t, cluster.UpdateCodec, `{"clusterId":"c1","expectedRevision":3,"cluster":{"name":"a"},"mutationId":"m1"}`)
+	zonetest.Exact(t, cluster.AnswerCodec, `{"cluster":`+one+`,"replayed":false}`)
+	zonetest.Exact(t, cluster.ListCodec, `{"organizationId":"org","cursor":"YQ"}`, `{"organizationId":"org","cursor":null}`)
+	zonetest.Exact(t, cluster.PageCodec, `{"clusters":[`+one+`],"nextCursor":"YQ"}`, `{"clusters":[`+one+`],"nextCursor":null}`)
+	zonetest.Exact(t, cluster.RuntimeCodec, record)
+	zonetest.Exact(t, cluster.GetRuntimeCodec, `{"clusterId":"c1"}`)
+	zonetest.Exact(t, cluster.RuntimeAnswerCodec, `{"runtime":`+record+`,"blockers":[{"kind":"vpn-unconfigured"},{"kind":"node-arch-unsupported","nodeId":"n1"},{"kind":"platform-binding-present","serviceId":"s1"}]}`)
+	zonetest.Exact(t, cluster.ServiceCodec, service, nowhere)
+	zonetest.Exact(t, cluster.CreateServiceCodec, `{"organizationId":"org","service":{"name":"a","clusterId":null},"mutationId":"m1"}`, `{"organizationId":"org","service":{"name":"a","clusterId":"c1"},"mutationId":"m1"}`)
+	zonetest.Exact(t, cluster.UpdateServiceCodec, `{"serviceId":"s1","expectedRevision":3,"service":{"name":"a","clusterId":"c1"},"mutationId":"m1"}`, `{"serviceId":"s1","expectedRevision":3,"service":{"name":"a","clusterId":null},"mutationId":"m1"}`)
+	zonetest.Exact(t, cluster.ServiceAnswerCodec, `{"service":`+service+`,"replayed":true}`, `{"service":`+nowhere+`,"replayed":false}`)
+	zonetest.Exact(t, cluster.ListServicesCodec, `{"organizationId":"org","cursor":null}`, `{"organizationId":"org","cursor":"YQ"}`)
+	zonetest.Exact(t, cluster.ServicePageCodec, `{"services":[`+service+`,`+nowhere+`],"nextCursor":null}`, `{"services":[`+service+`],"nextCursor":"YQ"}`)
 }
 
 func TestF40UnknownPhaseIsRefused(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/allodhq/allod/test/zonetest"
 	"github.com/allodhq/allod/wire/zone"
 	"github.com/allodhq/allod/wire/zone/machine"
 )
@@ -20,13 +21,13 @@ const (
 )
 
 func TestF04MessagesAreExact(t *testing.T) {
-	exactly(t, "metadata", machine.MetadataCodec, metadata)
-	exactly(t, "the request of get", machine.GetCodec, `{"organizationId":"org","serviceId":"s1"}`)
-	exactly(t, "its answer", machine.GetAnswerCodec, `{"credential":`+metadata+`}`)
-	exactly(t, "the request of mutate", machine.MutateCodec, `{"operation":"rotate","organizationId":"org","serviceId":"s1","expectedGeneration":2,"grant":"platform:session","mutationId":"m1"}`)
-	exactly(t, "its answer", machine.MutateAnswerCodec, `{"credential":`+metadata+`,"replayed":false,"bearer":"`+bearer+`"}`)
-	exactly(t, "the request of exchange", machine.ExchangeCodec, `{"bearer":"`+bearer+`"}`)
-	exactly(t, "its answer", machine.ExchangeAnswerCodec, `{"jwt":"e30.e30.c2ln","expiresAt":1000}`)
+	zonetest.Exact(t, machine.MetadataCodec, metadata)
+	zonetest.Exact(t, machine.GetCodec, `{"organizationId":"org","serviceId":"s1"}`)
+	zonetest.Exact(t, machine.GetAnswerCodec, `{"credential":`+metadata+`}`, `{"credential":null}`)
+	zonetest.Exact(t, machine.MutateCodec, `{"operation":"rotate","organizationId":"org","serviceId":"s1","expectedGeneration":2,"grant":"platform:session","mutationId":"m1"}`, `{"operation":"ensure","organizationId":"org","serviceId":"s1","expectedGeneration":null,"grant":"platform:session","mutationId":"m1"}`)
+	zonetest.Exact(t, machine.MutateAnswerCodec, `{"credential":`+metadata+`,"replayed":false,"bearer":"`+bearer+`"}`, `{"credential":`+metadata+`,"replayed":true,"bearer":null}`)
+	zonetest.Exact(t, machine.ExchangeCodec, `{"bearer":"`+bearer+`"}`)
+	zonetest.Exact(t, machine.ExchangeAnswerCodec, `{"jwt":"e30.e30.c2ln","expiresAt":1000}`)
 }
 
 func TestF14WhatAMessageMaySay(t *testing.T) {
